@@ -1,0 +1,44 @@
+// The data-plane side of a duck: takes requests in, computes its slices, sends replies. One thread, run_expert_server().
+//
+// The deciding part (reassembly, duplicates, NACKs, the cached last reply) is DuckRound in agent/wire, sans-I/O; this loop
+// joins it to a Transport, the slice store and the kernels. Between slices the loop takes in frames, so that a busy duck still answers.
+#pragma once
+
+#include "agent/kernels/expert.hpp"
+#include "agent/store/slice_store.hpp"
+#include "agent/transport/transport.hpp"
+
+#include <atomic>
+#include <memory>
+#include <cstdint>
+
+namespace ductl::agent {
+
+// What the control plane set up (PUT /v1/session); replaced as a whole by a newer one.
+struct DataSession {
+  std::uint64_t tag = 0; // in every frame; 0 = none
+  std::uint32_t epoch = 0;
+  std::uint16_t duck = 0;      // this duck's number on the wire
+  bool bf16_hidden = false;
+};
+
+struct ExpertServerStats { // written by the loop, read by the control plane
+  std::atomic<std::uint64_t> rounds{0}, slices{0}, frames_in{0}, frames_out{0}, frames_dropped{0}, frames_corrupt{0},
+      frames_foreign{0}, nacks_sent{0}, nacks_received{0}, refusals{0}, compute_ns{0};
+};
+
+class ExpertServer {
+public:
+  ExpertServer(Transport& transport, SliceStore& store, const ExpertKernels& kernels);
+  ~ExpertServer();
+  void run();  // until stop(); the data-plane thread
+  void stop(); // any thread
+  void set_session(const DataSession& session); // any thread; takes effect before the next frame is believed
+  [[nodiscard]] const ExpertServerStats& stats() const;
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace ductl::agent

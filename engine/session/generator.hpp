@@ -1,0 +1,50 @@
+// Generation: prompts to text, over the sessions' KV caches. What the HTTP server and the commands of duck-engine call.
+//
+// Thread-safe: generate() may be called from many threads; one runs at a time, the others wait in order of arrival (up to
+// queue_max, beyond that kRequestValue "queue full"). A prompt that begins like a kept session's tokens continues its cache.
+#pragma once
+
+#include "engine/chat/chat_format.hpp"
+#include "engine/sampler.hpp"
+#include "engine/stats/generation_stats.hpp"
+
+#include <functional>
+
+namespace ductl::engine {
+
+struct GenerateRequest {
+  std::vector<int> prompt;
+  SamplingParams sampling;
+  int output_tokens_max = 0; // 0 = up to the context
+  std::vector<std::string> stop; // strings
+  std::vector<int> stop_tokens;
+  bool token_times = false;
+};
+enum class FinishReason { Stop, Length, Cancelled };
+
+struct GenerateResult {
+  FinishReason finish = FinishReason::Stop;
+  std::vector<int> tokens;
+  std::string text;
+  GenerationStats stats;
+};
+
+struct GenerateCallbacks {
+  std::function<void(std::string_view utf8)> on_text;     // whole characters only; stop strings never appear
+  std::function<bool()> cancelled;                         // asked while waiting, in prefill and before each token
+  std::function<void(int processed, int total)> on_prefill; // may be empty
+};
+
+class Generator {
+public:
+  virtual ~Generator() = default;
+  [[nodiscard]] virtual Expected<GenerateResult> generate(const GenerateRequest& request, const GenerateCallbacks& callbacks) = 0;
+  [[nodiscard]] virtual const Tokenizer& tokenizer() const = 0;
+  [[nodiscard]] virtual const ChatFormat& chat_format() const = 0;
+  [[nodiscard]] virtual std::string model_name() const = 0;
+  [[nodiscard]] virtual int context_length() const = 0;
+  // Set once a duck has died: generate() then fails at once with this error.
+  [[nodiscard]] virtual std::optional<Error> broken() const = 0;
+};
+
+} // namespace ductl::engine

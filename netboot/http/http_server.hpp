@@ -1,0 +1,74 @@
+// The one HTTP/1.1 server of the house: bounded, with keep-alive, Range, streaming and disconnect detection.
+//
+// Beast and Asio are used in http_server.cpp only. Each request runs `handler` on a worker thread of the server's own
+// pool; the handler may block. Limits are enforced while bytes arrive, before anything is parsed further: 431 for large
+// headers, 413 for large bodies, 408 for slow ones. The server never sees the file system.
+#pragma once
+
+#include "inventory/error.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ductl::http {
+
+struct Request {
+  std::string method; // "GET"
+  std::string path;   // without the query, percent-decoded
+  std::map<std::string, std::string> query;
+  std::map<std::string, std::string> headers; // names in lower case
+  std::string body;
+  std::string peer; // "127.0.0.1:40112"
+
+  [[nodiscard]] std::string_view header(std::string_view lower_case_name) const; // "" when absent
+  // The token of "Authorization: Bearer TOKEN", "" when absent.
+  [[nodiscard]] std::string_view bearer() const;
+};
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+// The answer being written; used by one thread, for the duration of the handler's call.
+class Response {
+public:
+  virtual ~Response() = default;
+  // A whole answer. Exactly one of send() or begin_stream() per request.
+  virtual void send(int status, std::string_view content_type, std::string body, const Headers& extra = {}) = 0;
+  // A streamed answer (chunked). write() returns false once the peer is gone; further writes are dropped.
+  virtual void begin_stream(int status, std::string_view content_type, const Headers& extra = {}) = 0;
+  virtual bool write(std::string_view chunk) = 0;
+  // True as soon as the peer has closed (FIN or RST), also while nothing is being written.
+  [[nodiscard]] virtual bool peer_gone() = 0;
+};
+
+using Handler = std::function<void(const Request&, Response&)>;
+
+struct ServerOptions {
+  std::uint32_t address = 0x7f000001; // host byte order
+  std::uint16_t port = 0;             // 0 = kernel-chosen
+  std::size_t header_bytes_max = 16 * 1024;
+  std::size_t body_bytes_max = 8u << 20;
+  std::chrono::seconds header_timeout{10}, body_timeout{60}, idle_timeout{60};
+  int connections_max = 256;
+  int workers = 8; // handlers that may run (and block) at once
+};
+
+class Server {
+public:
+  // Binds and starts. kAddressInUse names the address and, where it can be told, who holds it.
+  [[nodiscard]] static Expected<std::unique_ptr<Server>> start(const ServerOptions& options, Handler handler);
+  virtual ~Server() = default; // stop()s
+  [[nodiscard]] virtual std::uint16_t port() const = 0;
+  // No new connections; handlers in progress see peer_gone(); returns when all have ended.
+  virtual void stop() = 0;
+};
+
+// Equal in time that does not depend on where they differ.
+[[nodiscard]] bool equal_secrets(std::string_view a, std::string_view b);
+
+} // namespace ductl::http

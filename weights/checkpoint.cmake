@@ -1,0 +1,2 @@
+target_sources(ductl_weights PRIVATE
+  )

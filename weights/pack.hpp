@@ -1,0 +1,20 @@
+// From checkpoint matrices to stored slices (docs/slices.md).
+#pragma once
+
+#include "weights/checkpoint.hpp"
+#include "weights/slice.hpp"
+
+namespace ductl::weights {
+
+// Packs one slice into `out` (slice_layout(hidden).bytes, padding zeroed). fp8 sources are re-coded exactly and keep
+// their block scales; bf16, f16 and f32 sources are quantised with a power-of-two scale per 128x128 block of the whole
+// matrix. NaN or infinity: kWeightNotFinite naming tensor and index. Pure; any thread.
+// `expert` must hold the block scales of quantised sources: make it once per expert with prepare_expert().
+struct PreparedExpert {
+  ExpertWeights weights;
+  std::vector<float> gate_scale, up_scale, down_scale; // [ceil(rows/128) * ceil(columns/128)], row-major
+};
+[[nodiscard]] Expected<PreparedExpert> prepare_expert(const ExpertWeights& weights);
+[[nodiscard]] Expected<void> pack_slice(const PreparedExpert& expert, int index, std::span<std::byte> out);
+
+} // namespace ductl::weights
