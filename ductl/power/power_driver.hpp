@@ -1,0 +1,35 @@
+// The power seam: how a duck is switched on and off, and what can be told about it.
+//
+// Idempotent, and not to be believed: success means that the switch was pressed. Whether a duck runs is decided by the next
+// observation (its agent's hello). Calls may block for a bounded time. Different ducks may be driven from different threads.
+#pragma once
+
+#include "inventory/inventory.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace ductl::power {
+
+enum class Power { Unknown, Off, On };
+
+struct PowerState {
+  Power power = Power::Unknown;
+  bool died = false;                             // it was switched on and has ended by itself since
+  int pid = 0;                                   // of a local process
+  std::uint64_t private_bytes = 0;               // of a local process
+  std::uint16_t control_port = 0, data_port = 0; // where the driver knows them better than the inventory; 0 otherwise
+  std::optional<std::chrono::system_clock::time_point> since = {}; // switched on
+};
+
+class PowerDriver {
+public:
+  virtual ~PowerDriver() = default;
+  [[nodiscard]] virtual Expected<void> on(const inventory::Duck& duck) = 0;
+  [[nodiscard]] virtual Expected<void> off(const inventory::Duck& duck) = 0;
+  [[nodiscard]] virtual PowerState state(const inventory::Duck& duck) = 0;
+};
+
+} // namespace ductl::power

@@ -1,0 +1,83 @@
+#include "ductl/power/process_driver.hpp"
+
+#include "ductl/power/launch.hpp"
+
+#include <fmt/format.h>
+
+namespace ductl::power {
+namespace {
+
+constexpr std::chrono::milliseconds kEndGrace{3000};
+
+class ProcessDriver final : public PowerDriver {
+public:
+  explicit ProcessDriver(ProcessDriverOptions options) : options_(std::move(options)) {}
+
+  Expected<void> on(const inventory::Duck& duck) override {
+    const std::filesystem::path run_file = options_.state.run(duck.name);
+    if (const auto record = load_record(run_file); record && is_running(*record)) return {};
+    auto launched = launch(spec(duck));
+    if (!launched) return tl::unexpected(launched.error());
+    ProcessRecord record = launched->record;
+    if (auto saved = save_record(record, run_file); !saved) {
+      (void)stop_process(record, kEndGrace); // the first error is the one to tell
+      return saved;
+    }
+    const auto ready = await_ready(launched->ready, options_.ready_limit, ErrorCode::kPower, "duck " + duck.name,
+                                   options_.state.log(duck.name), output(duck));
+    if (!ready) {
+      (void)stop_process(record, kEndGrace);
+      remove_record(run_file);
+      return tl::unexpected(ready.error());
+    }
+    record.control_port = ready->control_port;
+    record.data_port = ready->data_port;
+    return save_record(record, run_file);
+  }
+
+  Expected<void> off(const inventory::Duck& duck) override {
+    const std::filesystem::path run_file = options_.state.run(duck.name);
+    if (const auto record = load_record(run_file)) {
+      if (auto stopped = stop_process(*record, kEndGrace); !stopped) return stopped;
+    }
+    remove_record(run_file);
+    return {};
+  }
+
+  PowerState state(const inventory::Duck& duck) override {
+    const auto record = load_record(options_.state.run(duck.name));
+    if (!record) return {.power = Power::Off};
+    if (!is_running(*record)) return {.power = Power::Off, .died = true, .pid = record->pid};
+    return {.power = Power::On,
+            .pid = record->pid,
+            .private_bytes = private_bytes(*record),
+            .control_port = record->control_port,
+            .data_port = record->data_port,
+            .since = std::chrono::system_clock::time_point(std::chrono::milliseconds(record->started_unix_ms))};
+  }
+
+private:
+  [[nodiscard]] std::filesystem::path output(const inventory::Duck& duck) const {
+    return options_.state.log(duck.name).replace_extension(".out");
+  }
+
+  [[nodiscard]] LaunchSpec spec(const inventory::Duck& duck) const {
+    return {.program = options_.agent_program,
+            .arguments = {"--name", duck.name, "--flock", options_.flock, "--address", inventory::to_string(duck.address),
+                          "--control-port", std::to_string(options_.ports.control), "--data-port",
+                          std::to_string(options_.ports.data), "--key-fd", std::to_string(kSecretDescriptor), "--log",
+                          options_.state.log(duck.name).string(), "--ready-fd", std::to_string(kReadyDescriptor)},
+            .secret = options_.flock_key,
+            .output = output(duck)};
+  }
+
+  ProcessDriverOptions options_;
+};
+
+} // namespace
+
+std::unique_ptr<PowerDriver> make_process_driver(ProcessDriverOptions options) {
+  return std::make_unique<ProcessDriver>(std::move(options));
+}
+
+} // namespace ductl::power
