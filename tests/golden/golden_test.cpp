@@ -1,0 +1,69 @@
+// The bars: float hidden states 1e-4 and the same greedy tokens; bf16 hidden states 1e-2 and the same greedy tokens where the
+// reference's best two are more than 2e-2 apart (relative to the position's largest logit).
+#include "tests/golden/golden_case.hpp"
+
+#include "engine/moe/host_ffn.hpp"
+#include "tests/support/in_process_flock.hpp"
+
+#include <gtest/gtest.h>
+
+namespace ductl::test {
+namespace {
+
+constexpr double kFloatBar = 1e-4, kBf16Bar = 1e-2;
+
+class Golden : public ::testing::TestWithParam<std::string> {
+protected:
+  void expect_close(engine::Ffn& ffn, double bar, double gap) {
+    for (const GoldenPrompt& prompt : golden_.prompts) {
+      const int chunk = prompt.stepwise ? 1 : static_cast<int>(prompt.ids.size());
+      const Deviation deviation = compare(run_engine(*golden_.checkpoint, ffn, prompt.ids, chunk), prompt, gap);
+      EXPECT_LE(deviation.worst, bar) << prompt.ids.size() << " tokens" << (prompt.stepwise ? ", stepwise" : "");
+      EXPECT_EQ(deviation.greedy_wrong, 0) << prompt.ids.size() << " tokens";
+      worst_ = std::max(worst_, deviation.worst);
+    }
+    RecordProperty("worst", std::to_string(worst_));
+    std::printf("worst deviation %.2e (bar %.0e)\n", worst_, bar);
+  }
+
+  GoldenCase golden_ = load_golden_case(GetParam());
+  double worst_ = 0;
+};
+
+TEST_P(Golden, HostFfn) {
+  auto ffn = engine::make_host_ffn(*golden_.checkpoint, 2);
+  ASSERT_TRUE(ffn) << ffn.error().text();
+  expect_close(**ffn, kFloatBar, 0);
+}
+
+TEST_P(Golden, FloatHiddenThrough1Duck2Ducks3Ducks5Ducks) {
+  for (const int ducks : {1, 2, 3, 5}) {
+    SCOPED_TRACE(ducks);
+    InProcessFlock flock(*golden_.checkpoint, {.ducks = ducks});
+    expect_close(flock.ffn(), kFloatBar, 0);
+    EXPECT_EQ(flock.ffn().stats().repeats, 0u) << "the fixed-point range is too small for ordinary activations";
+  }
+}
+
+TEST_P(Golden, Bf16HiddenThrough3Ducks) {
+  InProcessFlock flock(*golden_.checkpoint, {.ducks = 3, .bf16_hidden = true});
+  expect_close(flock.ffn(), kBf16Bar, 2e-2);
+}
+
+TEST_P(Golden, SameBitsForAnyDucksChunksAndThreads) {
+  const std::vector<int>& ids = golden_.prompts.at(2).ids;
+  std::vector<std::vector<float>> first;
+  for (const int ducks : {1, 4, 31}) {
+    InProcessFlock flock(*golden_.checkpoint, {.ducks = ducks});
+    for (const int chunk : {1, 7, 64}) {
+      const auto rows = run_engine(*golden_.checkpoint, flock.ffn(), ids, chunk, chunk == 7 ? 1 : 2);
+      if (first.empty()) first = rows;
+      EXPECT_EQ(rows, first) << ducks << " ducks, chunks of " << chunk;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, Golden, ::testing::ValuesIn(golden_case_names()), [](const auto& info) { return info.param; });
+
+} // namespace
+} // namespace ductl::test
