@@ -11,10 +11,10 @@
 namespace ductl::test {
 
 struct LocalFlockOptions {
-  std::string model;      // checkpoint folder
+  std::string model = {}; // checkpoint folder
   int ducks = 4;
-  std::string engine_toml; // more lines of [engine], e.g. "hidden = \"bf16\""
-  std::string limits_toml; // more lines of [limits]
+  std::string engine_toml = {}; // more lines of [engine], e.g. "hidden = \"bf16\""
+  std::string limits_toml = {}; // more lines of [limits]
 };
 
 class LocalFlock {
