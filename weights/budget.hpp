@@ -8,10 +8,10 @@ namespace ductl::weights {
 
 struct ModelSizes {
   std::uint64_t parameters = 0;
-  std::uint64_t host_parameters = 0;  // attention, norms, router, embeddings, head (and what host_ffn says)
+  std::uint64_t host_parameters = 0; // attention, norms, router, embeddings, head (and what host_ffn says)
   std::uint64_t duck_parameters = 0;
-  std::uint64_t host_weight_bytes = 0; // in the checkpoint's own types
-  std::uint64_t duck_bytes = 0;        // all slices, stored form
+  std::uint64_t host_weight_bytes = 0;  // in the checkpoint's own types
+  std::uint64_t duck_bytes = 0;         // all slices, stored form
   std::uint64_t kv_bytes_per_token = 0; // as this engine keeps it (float)
 };
 enum class HostFfn { None, DenseShared }; // which FFNs the host keeps
@@ -19,7 +19,10 @@ enum class HostFfn { None, DenseShared }; // which FFNs the host keeps
 // From the config alone, no tensor is read.
 [[nodiscard]] ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn = HostFfn::None);
 
-struct DuckBudget { std::string name; std::uint64_t needed = 0, available = 0; }; // available 0 = unknown
+struct DuckBudget {
+  std::string name;
+  std::uint64_t needed = 0, available = 0;
+}; // available 0 = unknown
 struct Budget {
   std::vector<DuckBudget> ducks;
   std::uint64_t host_needed = 0, host_available = 0; // weights + KV of `context` tokens

@@ -1,2 +1,11 @@
 target_sources(ductl_weights PRIVATE
+  budget.cpp
+  checkpoint.cpp
+  config_reader.cpp
+  expert_names.cpp
+  hub.cpp
+  json_text.cpp
+  model_config.cpp
+  safetensors.cpp
+  tensor.cpp
   )

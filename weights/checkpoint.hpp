@@ -7,6 +7,7 @@
 #pragma once
 
 #include "weights/model_config.hpp"
+#include "weights/tensor.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -18,26 +19,6 @@
 #include <vector>
 
 namespace ductl::weights {
-
-enum class DType { F32, F16, Bf16, F8E4M3, U8, I64, Other };
-[[nodiscard]] std::size_t dtype_bytes(DType type); // 0 for Other
-
-struct TensorView {
-  std::string name;
-  DType type = DType::Other;
-  std::vector<std::int64_t> shape;
-  std::span<const std::byte> data;
-};
-
-// A 2-d weight [rows, columns] row-major, with its 128x128 block scales when it is F8E4M3.
-struct MatrixView {
-  std::string name;
-  DType type = DType::F32;
-  int rows = 0, columns = 0;
-  const std::byte* data = nullptr;
-  const std::byte* scale = nullptr; // [ceil(rows/128), ceil(columns/128)] of F32 or Bf16; null unless F8E4M3
-  DType scale_type = DType::F32;
-};
 
 class Checkpoint {
 public:
@@ -67,10 +48,5 @@ struct ExpertWeights {
 // Checks that every tensor which the model needs is there with the right shape, before anything is sent or computed.
 // (FFN tensors here; the engine checks its own.) Collects up to 20 faults into one Error.
 [[nodiscard]] Expected<void> check_ffn_tensors(const Checkpoint& checkpoint);
-
-// One element of a matrix as double, scale applied: the slow truth that tests and the packer's edges use.
-[[nodiscard]] double matrix_element(const MatrixView& matrix, int row, int column);
-// A row (columns floats) converted exactly to float: fp8 * scale in float, one rounding.
-void matrix_row(const MatrixView& matrix, int row, std::span<float> out);
 
 } // namespace ductl::weights

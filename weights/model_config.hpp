@@ -31,8 +31,8 @@ struct Rope {
 // Mixture of experts; experts == 0 means that every layer is dense.
 struct Moe {
   int experts = 0, experts_per_token = 0, intermediate = 0;
-  int shared_experts = 0;     // stored as one FFN of shared_experts * intermediate channels
-  int first_moe_layer = 0;    // layers below are dense
+  int shared_experts = 0;  // stored as one FFN of shared_experts * intermediate channels
+  int first_moe_layer = 0; // layers below are dense
   int groups = 1, groups_kept = 1;
   bool sigmoid_scores = false; // noaux_tc with a correction bias; else softmax
   bool normalise = true;       // chosen weights divided by their sum
@@ -65,6 +65,7 @@ struct ModelConfig {
   int bos_token = -1;
   std::vector<int> eos_tokens; // of config.json and generation_config.json
   bool fp8_blocks = false;     // quantization_config: fp8, 128x128
+  int element_bytes = 2;       // of weights that are not fp8, as torch_dtype says; each tensor's own header decides
 };
 
 // Parses the text of config.json (and of generation_config.json, may be empty). `place` names the file in errors.

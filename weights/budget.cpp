@@ -1,0 +1,145 @@
+#include "weights/budget.hpp"
+
+#include <fmt/format.h>
+
+namespace ductl::weights {
+namespace {
+
+struct Count {
+  std::uint64_t parameters = 0;
+  std::uint64_t bytes = 0; // in the checkpoint's own types
+};
+
+// Sums weights by how a checkpoint stores them: fp8 matrices with F32 block scales, or elements of torch_dtype.
+class Tally {
+public:
+  explicit Tally(const ModelConfig& config) : config_(config) {}
+  void plain(std::uint64_t elements) { add(elements, elements * static_cast<std::uint64_t>(config_.element_bytes)); }
+  void f32(std::uint64_t elements) { add(elements, elements * 4); }
+  // A projection, quantised in fp8 checkpoints.
+  void projection(std::uint64_t rows, std::uint64_t columns) {
+    if (!config_.fp8_blocks) return plain(rows * columns);
+    add(rows * columns,
+        rows * columns + 4 * ((rows + kScaleBlock - 1) / kScaleBlock) * ((columns + kScaleBlock - 1) / kScaleBlock));
+  }
+  [[nodiscard]] Count count() const { return count_; }
+
+private:
+  void add(std::uint64_t parameters, std::uint64_t bytes) {
+    count_.parameters += parameters;
+    count_.bytes += bytes;
+  }
+  const ModelConfig& config_;
+  Count count_;
+};
+
+std::uint64_t wide(int value) { return static_cast<std::uint64_t>(value); }
+
+void add_plain_attention(const ModelConfig& c, Tally& tally) {
+  const std::uint64_t q = wide(c.heads) * wide(c.head_dim), kv = wide(c.kv_heads) * wide(c.head_dim);
+  tally.projection(q, wide(c.hidden));
+  tally.projection(kv, wide(c.hidden));
+  tally.projection(kv, wide(c.hidden));
+  tally.projection(wide(c.hidden), q);
+  if (c.qk_norm) tally.plain(2 * wide(c.head_dim));
+}
+
+void add_mla(const ModelConfig& c, Tally& tally) {
+  const Mla& m = c.mla;
+  const std::uint64_t heads = wide(c.heads), hidden = wide(c.hidden), q_rank = wide(m.q_lora_rank),
+                      kv_rank = wide(m.kv_lora_rank);
+  tally.projection(q_rank, hidden);
+  tally.plain(q_rank);
+  tally.projection(heads * wide(m.nope_dim + m.rope_dim), q_rank);
+  tally.projection(kv_rank + wide(m.rope_dim), hidden);
+  tally.plain(kv_rank);
+  tally.projection(heads * wide(m.nope_dim + m.v_dim), kv_rank);
+  tally.projection(hidden, heads * wide(m.v_dim));
+  if (c.indexer.heads == 0) return;
+  const std::uint64_t dim = wide(c.indexer.head_dim), index_heads = wide(c.indexer.heads);
+  tally.projection(index_heads * dim, q_rank);
+  tally.projection(dim, hidden);
+  tally.f32(2 * dim); // k_norm weight and bias
+  tally.plain(index_heads * hidden);
+}
+
+Count host_count(const ModelConfig& c) {
+  Tally tally(c);
+  tally.plain(wide(c.vocab) * wide(c.hidden) * (c.tied_embeddings ? 1u : 2u));
+  tally.plain(wide(c.hidden)); // final norm
+  for (int layer = 0; layer < c.layers; ++layer) {
+    tally.plain(2 * wide(c.hidden));
+    if (c.mla.kv_lora_rank > 0)
+      add_mla(c, tally);
+    else
+      add_plain_attention(c, tally);
+    if (!is_moe_layer(c, layer)) continue;
+    tally.plain(wide(c.moe.experts) * wide(c.hidden));
+    if (c.moe.sigmoid_scores) tally.f32(wide(c.moe.experts));
+  }
+  return tally.count();
+}
+
+bool on_host(const ModelConfig& c, int layer, int expert, HostFfn host_ffn) {
+  if (host_ffn == HostFfn::None) return false;
+  return !is_moe_layer(c, layer) || expert == shared_expert(c, layer);
+}
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes >= 1ull << 30) return fmt::format("{:.2f} GiB ({} bytes)", static_cast<double>(bytes) / (1ull << 30), bytes);
+  return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / (1ull << 20), bytes);
+}
+
+} // namespace
+
+ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn) {
+  ModelSizes sizes;
+  const Count host = host_count(config);
+  sizes.host_parameters = host.parameters;
+  sizes.host_weight_bytes = host.bytes;
+  const std::uint64_t slice_bytes = slice_layout(config.hidden).bytes;
+  Tally kept(config); // FFNs that stay on the host
+  for (int layer = 0; layer < config.layers; ++layer) {
+    for (int expert = 0; expert < expert_count(config, layer); ++expert) {
+      const std::uint64_t channels = wide(expert_channels(config, layer, expert));
+      if (on_host(config, layer, expert, host_ffn)) {
+        kept.projection(channels, wide(config.hidden));
+        kept.projection(channels, wide(config.hidden));
+        kept.projection(wide(config.hidden), channels);
+      } else {
+        sizes.duck_parameters += 3 * channels * wide(config.hidden);
+        sizes.duck_bytes += wide(expert_slices(config, layer, expert)) * slice_bytes;
+      }
+    }
+  }
+  sizes.host_parameters += kept.count().parameters;
+  sizes.host_weight_bytes += kept.count().bytes;
+  sizes.parameters = sizes.host_parameters + sizes.duck_parameters;
+  const bool mla = config.mla.kv_lora_rank > 0;
+  const std::uint64_t per_layer =
+      mla ? wide(config.mla.kv_lora_rank + config.mla.rope_dim) : 2 * wide(config.kv_heads) * wide(config.head_dim);
+  sizes.kv_bytes_per_token = wide(config.layers) * per_layer * sizeof(float);
+  return sizes;
+}
+
+Expected<void> check_budget(const Budget& budget) {
+  std::string shortages, next;
+  const auto add = [&](const std::string& what, std::uint64_t needed, std::uint64_t available, const std::string& advice) {
+    if (available == 0 || needed <= available) return; // 0 = nobody could say
+    shortages +=
+        fmt::format("{}{} needs {} and has {}", shortages.empty() ? "" : "; ", what, size_text(needed), size_text(available));
+    if (next.find(advice) == std::string::npos) next += (next.empty() ? "" : "; ") + advice;
+  };
+  for (const DuckBudget& duck : budget.ducks) {
+    add(fmt::format("duck {}", duck.name), duck.needed, duck.available,
+        "add ducks to the inventory ([[ducks]]), or choose a smaller model.source");
+  }
+  add(fmt::format("the host (weights, and the KV cache of {} tokens)", budget.context), budget.host_needed, budget.host_available,
+      "lower engine.context_length, or choose a smaller model.source");
+  add("the disk of the state and cache folders", budget.disk_needed, budget.disk_available,
+      "free space there, or point XDG_STATE_HOME and XDG_CACHE_HOME to a larger disk");
+  if (shortages.empty()) return {};
+  return fail(ErrorCode::kModelDoesNotFit, "the model does not fit: " + shortages, "", next);
+}
+
+} // namespace ductl::weights
