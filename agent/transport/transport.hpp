@@ -38,9 +38,13 @@ public:
   virtual std::size_t send(std::span<const OutgoingFrame> burst) = 0;
   virtual std::size_t receive(std::span<IncomingFrame> burst) = 0;
   virtual void release(std::span<const IncomingFrame> burst) = 0;
-  // Sleeps until a frame may have come, wake() was called (any thread), or `timeout` has passed. Transports that poll return at once.
+  // Sleeps until a frame may have come, wake() was called (any thread), or `timeout` has passed. Transports that poll return at
+  // once.
   virtual void wait(Duration timeout) = 0;
   virtual void wake() = 0;
+  // A descriptor that turns readable when a frame has come, for waiting on several transports at once (wait_any()); -1 = only
+  // polling.
+  [[nodiscard]] virtual int wait_descriptor() const { return -1; }
 };
 
 } // namespace ductl::agent

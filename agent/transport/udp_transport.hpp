@@ -13,6 +13,7 @@ namespace ductl::agent {
 
 class UdpTransport : public Transport {
 public:
+  // The kernel's own figure, which charges its bookkeeping to it too: count on half of it for frames.
   [[nodiscard]] virtual std::size_t receive_buffer_bytes() const = 0;
 };
 
