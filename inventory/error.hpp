@@ -51,13 +51,14 @@ enum class ErrorCode : int {
 
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message; // what went wrong, and why; lower case, no full stop
-  std::string place;   // file:line:column, a tensor, a duck, a URL; may be empty
-  std::string next;    // the next step for a person; may be empty
+  std::string message;  // what went wrong, and why; lower case, no full stop
+  std::string place;    // file:line:column, a tensor, a duck, a URL; may be empty
+  std::string next;     // the next step for a person; may be empty
+  std::string window{}; // the offending line of a text file with a caret below it; may be empty
 
   // "D0203".
   [[nodiscard]] std::string code_name() const;
-  // "error[D0203]: message\n  --> place\nhelp: next", without a newline at the end; empty parts are left out.
+  // "error[D0203]: message\n  --> place\nwindow\nhelp: next", without a newline at the end; empty parts are left out.
   [[nodiscard]] std::string text() const;
 };
 
@@ -65,7 +66,7 @@ template <class T> using Expected = tl::expected<T, Error>;
 
 [[nodiscard]] inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::string place = {},
                                                 std::string next = {}) {
-  return tl::unexpected<Error>(Error{code, std::move(message), std::move(place), std::move(next)});
+  return tl::unexpected<Error>(Error{code, std::move(message), std::move(place), std::move(next), {}});
 }
 
 } // namespace ductl

@@ -12,12 +12,15 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ductl::inventory {
 
 using Mac = std::array<std::uint8_t, 6>;
 using Ipv4 = std::uint32_t; // host byte order: 127.21.1.101 = 0x7f150165
+
+inline constexpr int kDucksMax = 64; // of a flock: what placement and the wire are made for
 
 [[nodiscard]] std::string to_string(Ipv4 address);
 [[nodiscard]] std::string to_string(const Mac& mac);
@@ -28,7 +31,7 @@ enum class Fanout { Unicast, Broadcast };
 enum class PowerKind { Process, WakeOnLan, Exec };
 enum class TransportKind { Udp, Dpdk };
 enum class AttentionKind { Auto, Cpu, Cuda };
-enum class HiddenType { F32, Bf16 };    // how hidden states travel to the ducks
+enum class HiddenType { F32, Bf16 };     // how hidden states travel to the ducks
 enum class ReplyType { Exact, Compact }; // how partial sums travel back
 
 // One broadcast domain: a NIC port of the host, or loopback.
@@ -38,34 +41,40 @@ struct Port {
   Ipv4 address = 0;      // the host's own address in it
   int prefix_length = 24;
   Fanout fanout = Fanout::Unicast;
+  bool operator==(const Port&) const = default;
 };
 
 struct Duck {
   std::string name; // unique, [a-z0-9-]{1,63}
   int port_index = 0;
   Ipv4 address = 0;
-  std::optional<Mac> mac; // absent for process ducks
+  std::optional<Mac> mac;         // absent for process ducks
   std::uint64_t memory_bytes = 0; // expected; 0 = not said
   int cores = 0;                  // expected; 0 = not said
   int link_mbps = 0;              // expected; 0 = not said
+  bool operator==(const Duck&) const = default;
 };
 
 struct Power {
   PowerKind kind = PowerKind::Process;
-  int max_booting = 4; // wakes in flight at once
+  int max_booting = 4;                 // wakes in flight at once
   std::string on_command, off_command; // PowerKind::Exec: a program and its arguments, {name} {address} {mac} filled in
+  bool operator==(const Power&) const = default;
 };
 
 struct Netboot {
   bool enabled = false;
   std::string chain = "auto"; // auto | ipxe | uki | http
   bool proxy_dhcp = false;
+  bool operator==(const Netboot&) const = default;
 };
 
 struct Model {
-  std::string source;      // folder, single .safetensors file's folder, or org/name in the HF hub cache; may be relative to the inventory file
-  std::string chat_format; // empty = chosen by model type and special tokens
+  std::string
+      source; // folder, single .safetensors file's folder, or org/name in the HF hub cache; may be relative to the inventory file
+  std::string chat_format;     // empty = chosen by model type and special tokens
   std::string format = "auto"; // stored form of slices: auto | fp9
+  bool operator==(const Model&) const = default;
 };
 
 struct Engine {
@@ -77,6 +86,7 @@ struct Engine {
   int threads = 0;        // of attention on the CPU; 0 = one a core
   Ipv4 api_address = 0x7f000001;
   std::uint16_t api_port = 7411;
+  bool operator==(const Engine&) const = default;
 };
 
 struct Limits {
@@ -84,11 +94,13 @@ struct Limits {
   int boot_timeout_s = 180; // from power-on to the agent's hello
   int control_timeout_ms = 5000;
   int request_tokens_max = 0; // longest answer when a request names none; 0 = up to the context
+  bool operator==(const Limits&) const = default;
 };
 
 struct Ports { // UDP/TCP port numbers of every agent; 0 = kernel-chosen (temporary flocks)
   std::uint16_t control = 7421;
   std::uint16_t data = 7422;
+  bool operator==(const Ports&) const = default;
 };
 
 struct Flock {
@@ -102,11 +114,12 @@ struct Flock {
   Engine engine;
   Limits limits;
   std::filesystem::path file; // absolute; empty for a flock made in memory
+  bool operator==(const Flock&) const = default;
 };
 
 // Every fault of a file, found in one pass. Never empty when returned as an error.
 struct Faults {
-  std::vector<Error> errors;  // each with file:line:column in `place` and the offending line in `message`'s window
+  std::vector<Error> errors; // each with file:line:column in `place` and the offending line in `window`; in the file's order
   [[nodiscard]] std::string text() const; // all of them, for a terminal
 };
 
@@ -114,6 +127,10 @@ struct Faults {
 [[nodiscard]] tl::expected<Flock, Faults> load_inventory(const std::filesystem::path& file);
 // The same for text already in memory (`name` stands for the file in messages). Used by tests and the fuzz target.
 [[nodiscard]] tl::expected<Flock, Faults> parse_inventory(std::string_view text, const std::string& name);
+
+// Settings that the schema knows and this version does not carry out (a power driver, CUDA, ...). `validate` shows them as notes,
+// `up` refuses to start with them: nothing is accepted silently and then not done. Empty = all can be done.
+[[nodiscard]] std::vector<Error> settings_not_carried_out(const Flock& flock);
 
 // The model's folder or hub name, resolved against the inventory file's folder when it is a relative path that exists there.
 [[nodiscard]] std::string model_source(const Flock& flock);

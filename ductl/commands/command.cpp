@@ -1,0 +1,93 @@
+#include "ductl/commands/command.hpp"
+
+#include "ductl/view/error_view.hpp"
+#include "ductl/view/style.hpp"
+
+#include <cstdlib>
+#include <fmt/format.h>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace ductl::commands {
+namespace {
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+bool file_exists(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(file, ignored);
+}
+
+ExitCode exit_code(ErrorCode code) {
+  switch (code) {
+  case ErrorCode::kInventoryFile:
+  case ErrorCode::kInventoryValue:
+  case ErrorCode::kInventoryDuplicate:
+  case ErrorCode::kUsage:
+  case ErrorCode::kNotConfirmed: return ExitCode::Usage;
+  case ErrorCode::kCancelled: return ExitCode::Interrupted;
+  default: return ExitCode::Failed;
+  }
+}
+
+} // namespace
+
+ExitCode CommandContext::run() { return action_ ? action_() : ExitCode::Usage; }
+
+Expected<InventoryChoice> CommandContext::inventory_choice() const {
+  return choose_inventory(inventory_option, environment, file_exists);
+}
+
+const inventory::Flock* CommandContext::flock() {
+  if (flock_) return &*flock_;
+  const auto choice = inventory_choice();
+  if (!choice) {
+    report(choice.error());
+    return nullptr;
+  }
+  say(fmt::format("inventory: {} ({})", choice->file.string(), choice->rule));
+  auto loaded = inventory::load_inventory(choice->file);
+  if (!loaded) {
+    report(loaded.error());
+    return nullptr;
+  }
+  flock_ = std::move(*loaded);
+  return &*flock_;
+}
+
+ExitCode CommandContext::report(const Error& error) {
+  err.write(view::error_text(error, err.colour));
+  if (wants_json()) write_json(view::errors_document({&error, 1}));
+  return exit_code(error.code);
+}
+
+ExitCode CommandContext::report(const inventory::Faults& faults) {
+  for (const Error& error : faults.errors) err.write(view::error_text(error, err.colour) + "\n");
+  say(fmt::format("{} fault{} found", faults.errors.size(), faults.errors.size() == 1 ? "" : "s"));
+  if (wants_json()) write_json(view::errors_document(faults.errors));
+  return ExitCode::Usage;
+}
+
+void CommandContext::write_json(const nlohmann::ordered_json& document) const {
+  // Text from files and peers may not be UTF-8; a document is written all the same.
+  const auto replace = nlohmann::ordered_json::error_handler_t::replace;
+  out.write(document.dump(format == OutputFormat::Jsonl ? -1 : 2, ' ', false, replace) + "\n");
+}
+
+void CommandContext::say(std::string_view line) const { err.write(view::paint(line, view::Style::Dim, err.colour) + "\n"); }
+
+Expected<void> CommandContext::confirm(const std::string& what) {
+  if (yes) return {};
+  if (!input_is_terminal || !err.is_terminal)
+    return fail(ErrorCode::kNotConfirmed, fmt::format("not confirmed: {}", what), {}, "without a terminal to ask on, add --yes");
+  err.write(fmt::format("{}? [y/N] ", what));
+  std::string answer;
+  if (!std::getline(std::cin, answer)) err.write("\n");
+  if (answer == "y" || answer == "Y" || answer == "yes") return {};
+  return fail(ErrorCode::kNotConfirmed, fmt::format("not confirmed: {}", what), {}, "answer y, or add --yes");
+}
+
+} // namespace ductl::commands

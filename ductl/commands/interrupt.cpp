@@ -1,0 +1,43 @@
+#include "ductl/commands/interrupt.hpp"
+
+#include <array>
+#include <cassert>
+#include <csignal>
+#include <unistd.h>
+
+namespace ductl::commands {
+namespace {
+
+constexpr std::array kSignals{SIGINT, SIGTERM};
+
+volatile std::sig_atomic_t caught = 0;
+bool watching = false;
+std::array<struct sigaction, kSignals.size()> before;
+
+void remember(int number) {
+  constexpr int kSignalBase = 128; // the shell's convention: 130, 143
+  if (caught != 0) ::_exit(kSignalBase + number);
+  caught = number;
+}
+
+} // namespace
+
+InterruptWatch::InterruptWatch() {
+  assert(!watching);
+  watching = true;
+  caught = 0;
+  struct sigaction action {};
+  action.sa_handler = remember; // without SA_RESTART: what blocks comes back with EINTR and asks
+  sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+}
+
+InterruptWatch::~InterruptWatch() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  watching = false;
+}
+
+int InterruptWatch::signal() { return caught; }
+void InterruptWatch::clear() { caught = 0; }
+
+} // namespace ductl::commands

@@ -1,0 +1,64 @@
+// The command line: global options, one verb, its exit code.
+#include "ductl/commands/all_commands.hpp"
+#include "ductl/commands/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+namespace {
+
+using namespace ductl;
+using namespace ductl::commands;
+
+constexpr const char* kDescription =
+    "ductl: one large language model on one workstation and a flock of small PCs.\n"
+    "\n"
+    "First steps:\n"
+    "  ductl validate          is the inventory file right?\n"
+    "  ductl up                raise the flock: start the ducks, send them their weights, start the engine\n"
+    "  ductl chat              talk to it\n"
+    "  ductl run \"a prompt\"    one answer on stdout\n"
+    "  ductl status            who is up, and what is missing\n"
+    "  ductl down              stop all of it\n";
+
+constexpr const char* kFooter =
+    "The inventory file describes the flock. The first of these is used, and named on stderr:\n"
+    "  -i FILE, $DUCTL_INVENTORY, ./flock.toml, ./inventory/local.toml, $XDG_CONFIG_HOME/ductl/flock.toml,\n"
+    "  /etc/ductl/flock.toml\n"
+    "`ductl VERB --help` shows the options and examples of a verb. Exit codes: 0 done, 1 failed, 2 changes pending,\n"
+    "3 degraded, 4 not serving, 5 timed out, 64 wrong usage or inventory, 130 interrupted, 143 terminated.";
+
+// CLI11's own exit codes are 100 and more; a wrong command line is 64.
+int report_parse_error(const CLI::App& app, const CLI::ParseError& error, CommandContext& context) {
+  const bool help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+  if (help) return app.exit(error); // prints the help on stdout
+  return static_cast<int>(
+      context.report({ErrorCode::kUsage, error.what(), "the command line", "`ductl --help` shows what there is", {}}));
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN); // a reader that went away is seen by the write
+  CLI::App app{kDescription, "ductl"};
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.fallthrough(); // inherited by the verbs: global options may stand after them
+  app.get_formatter()->column_width(34);
+  app.set_help_flag("-h,--help", "Print this help");
+
+  GlobalOptions options;
+  CommandContext context;
+  add_global_options(app, options);
+  add_all_commands(app, context);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // The options before the fault hold for its report, but a wrong -o is no format.
+    if (options.output != "json" && options.output != "jsonl") options.output = "table";
+    apply_global_options(options, context);
+    return report_parse_error(app, error, context);
+  }
+  apply_global_options(options, context);
+  return static_cast<int>(context.run());
+}
