@@ -36,6 +36,10 @@ struct Manifest {
                                                const std::function<void(int, int)>& progress = {});
 [[nodiscard]] Expected<Manifest> load_manifest(const std::filesystem::path& file);
 [[nodiscard]] Expected<void> save_manifest(const Manifest& manifest, const std::filesystem::path& file); // write, fsync, rename
+// Where obtain_manifest() keeps it.
+[[nodiscard]] inline std::filesystem::path manifest_file(const std::filesystem::path& cache, const std::string& model_id) {
+  return cache / "manifests" / (model_id + ".json");
+}
 // The cached one when it belongs to this checkpoint, else made and saved. `cache` = $XDG_CACHE_HOME/ductl.
 [[nodiscard]] Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, const std::filesystem::path& cache, int threads,
                                                  const std::function<void(int, int)>& progress = {});

@@ -1,0 +1,32 @@
+// What a flock shall be, as values that observations can be compared with.
+#pragma once
+
+#include "agent/client/serving.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ductl::reconcile {
+
+enum class Goal {
+  Serving, // every duck filled, the engine answers
+  Filled,  // every duck filled, no engine (a temporary flock)
+  Down,    // nothing of ours runs
+};
+
+struct DesiredDuck {
+  std::string name;
+  std::uint64_t slices = 0, bytes = 0; // that the placement gives it
+};
+
+struct Desired {
+  Goal goal = Goal::Serving;
+  std::string flock;
+  std::string version = {}; // of every agent; "" = any
+  std::string model_id = {};
+  std::vector<DesiredDuck> ducks = {};
+  agent::Serving serving = {}; // ports of kernel-chosen agents are filled in when they are known
+};
+
+} // namespace ductl::reconcile

@@ -1,0 +1,145 @@
+#include "ductl/reconcile/diagnosis.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace ductl::reconcile {
+namespace {
+
+constexpr std::array<std::string_view, 10> kStageNames{"off",   "waking",  "dhcp",    "loader", "image",
+                                                       "agent", "healthy", "filling", "ready",  "serving"};
+constexpr const char* kRunUp = "run `ductl up`";
+
+DuckDiagnosis diagnose_silent(const ObservedDuck& duck) {
+  const bool reachable = duck.hello_error && duck.hello_error->code != ErrorCode::kAgentUnreachable;
+  if (duck.power.power == power::Power::On) {
+    return {.name = duck.name,
+            .stage = Stage::Waking,
+            .reason = fmt::format("process {} runs but {}", duck.power.pid,
+                                  reachable ? "answers: " + duck.hello_error->message : std::string("does not answer")),
+            .next = kRunUp};
+  }
+  if (reachable) {
+    return {.name = duck.name,
+            .reason = "somebody else answers on its control port: " + duck.hello_error->message,
+            .next = "stop that program, or change the flock's addresses or agent ports"};
+  }
+  return {.name = duck.name,
+          .reason = duck.power.died ? fmt::format("its process {} has ended", duck.power.pid) : std::string("not started"),
+          .next = duck.power.died ? fmt::format("read its log, then {}", kRunUp) : std::string(kRunUp)};
+}
+
+DuckDiagnosis diagnose_answering(const Desired& desired, const DesiredDuck& wanted, const ObservedDuck& duck, bool serves) {
+  const agent::Hello& hello = *duck.hello;
+  if (duck.power.power == power::Power::Off || hello.flock != desired.flock || hello.name != duck.name) {
+    return {.name = duck.name,
+            .reason = fmt::format("an agent of somebody else answers there: duck {} of flock {}, process {}", hello.name,
+                                  hello.flock, hello.pid),
+            .next = "stop it, or change the flock's addresses or agent ports"};
+  }
+  DuckDiagnosis result{.name = duck.name, .stage = Stage::Ready, .next = kRunUp};
+  if (!desired.version.empty() && hello.version != desired.version) {
+    result.stage = Stage::Agent;
+    result.reason = fmt::format("runs version {}, this is {}", hello.version, desired.version);
+  } else if (hello.slices_held == 0) {
+    result.stage = Stage::Healthy;
+    result.reason = "holds no slices";
+  } else if (wanted.slices != 0 && (hello.model_id != desired.model_id || hello.slices_held < wanted.slices)) {
+    result.stage = Stage::Filling;
+    result.reason = hello.model_id != desired.model_id ? "holds another model"
+                                                       : fmt::format("{} slices are missing", wanted.slices - hello.slices_held);
+  } else if (hello.epoch == 0 || hello.slices_active == 0) {
+    result.stage = Stage::Filling;
+    result.reason = "its slices are not active";
+  } else if (!serves) {
+    result.reason = "the engine does not use it";
+  } else {
+    result.stage = Stage::Serving;
+    result.next.clear();
+  }
+  return result;
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The tag of the engine's session: that of any duck which it serves with.
+std::uint64_t engine_session(const Observed& observed, const std::vector<std::string>& serving_ducks) {
+  for (const ObservedDuck& duck : observed.ducks) {
+    if (duck.hello && duck.hello->session_tag != 0 && contains(serving_ducks, duck.name)) return duck.hello->session_tag;
+  }
+  return 0;
+}
+
+std::string engine_trouble(const ObservedEngine& engine) {
+  if (engine.died) return fmt::format("the engine's process {} has ended", engine.pid);
+  if (!engine.running) return "the engine is not started";
+  return "the engine is not ready: " + (engine.reason.empty() ? std::string("it does not answer") : engine.reason);
+}
+
+} // namespace
+
+std::string_view to_string(Stage stage) { return kStageNames[static_cast<std::size_t>(stage)]; }
+
+Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::vector<std::string>& serving_ducks) {
+  Diagnosis result;
+  const std::uint64_t session = engine_session(observed, serving_ducks);
+  const bool engine_well = observed.engine.running && observed.engine.healthy;
+  std::vector<std::string> lost;
+  for (std::size_t i = 0; i < observed.ducks.size(); ++i) {
+    const ObservedDuck& duck = observed.ducks[i];
+    const bool in_session =
+        contains(serving_ducks, duck.name) && duck.hello && session != 0 && duck.hello->session_tag == session;
+    result.ducks.push_back(duck.hello ? diagnose_answering(desired, desired.ducks[i], duck, engine_well && in_session)
+                                      : diagnose_silent(duck));
+    if (contains(serving_ducks, duck.name) && !in_session) lost.push_back(duck.name);
+  }
+  result.serving = engine_well && lost.empty() && !serving_ducks.empty();
+  result.degraded = result.serving && std::any_of(result.ducks.begin(), result.ducks.end(),
+                                                  [](const DuckDiagnosis& duck) { return duck.stage != Stage::Serving; });
+  if (!result.serving) {
+    result.reason = engine_well && !lost.empty() ? fmt::format("the engine has lost {}", fmt::join(lost, ", "))
+                                                 : engine_trouble(observed.engine);
+    result.next = kRunUp;
+  }
+  return result;
+}
+
+StageHistory note_stages(Diagnosis& diagnosis, const StageHistory& before, WallTime now) {
+  StageHistory after;
+  for (DuckDiagnosis& duck : diagnosis.ducks) {
+    const auto seen = before.find(duck.name);
+    duck.since = seen != before.end() && seen->second.stage == duck.stage ? seen->second.since : now;
+    after[duck.name] = {duck.stage, *duck.since};
+  }
+  return after;
+}
+
+std::string history_text(const StageHistory& history) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [name, seen] : history) {
+    const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(seen.since.time_since_epoch()).count();
+    json[name] = {{"stage", to_string(seen.stage)}, {"since_unix_ms", unix_ms}};
+  }
+  return json.dump() + "\n";
+}
+
+StageHistory parse_history(const std::string& text) {
+  StageHistory history;
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return history;
+  for (const auto& [name, seen] : json.items()) {
+    if (!seen.is_object() || !seen.contains("stage") || !seen["stage"].is_string()) continue;
+    if (!seen.contains("since_unix_ms") || !seen["since_unix_ms"].is_number_integer()) continue;
+    const auto stage = std::find(kStageNames.begin(), kStageNames.end(), seen["stage"].get<std::string>());
+    if (stage == kStageNames.end()) continue;
+    history[name] = {static_cast<Stage>(stage - kStageNames.begin()),
+                     WallTime(std::chrono::milliseconds(seen["since_unix_ms"].get<std::int64_t>()))};
+  }
+  return history;
+}
+
+} // namespace ductl::reconcile

@@ -1,0 +1,177 @@
+#include "ductl/reconcile/flock_model.hpp"
+
+#include "inventory/version.hpp"
+#include "weights/budget.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <fstream>
+#include <map>
+#include <thread>
+
+namespace ductl::reconcile {
+namespace {
+
+constexpr int kDefaultContext = 8192;
+constexpr std::uint64_t kDiskSlackBytes = 64ull << 20; // logs, serving.json, placement of a small model
+constexpr std::uint64_t kDiskBytesPerSlice = 32;       // a digest in the manifest and an owner in the placement, as text
+
+std::uint64_t memory_available_bytes() {
+  std::ifstream in("/proc/meminfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    if (!line.starts_with("MemAvailable:")) continue;
+    std::uint64_t kilobytes = 0;
+    const std::size_t digits = line.find_first_of("0123456789");
+    if (digits != std::string::npos) std::from_chars(line.data() + digits, line.data() + line.size(), kilobytes);
+    return kilobytes * 1024;
+  }
+  return 0;
+}
+
+std::uint64_t disk_available_bytes(std::filesystem::path folder) {
+  std::error_code error;
+  while (!std::filesystem::exists(folder, error) && folder.has_parent_path() && folder != folder.parent_path()) {
+    folder = folder.parent_path();
+  }
+  const auto space = std::filesystem::space(folder, error);
+  return error ? 0 : space.available;
+}
+
+int packing_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+weights::PlacementDuck placement_duck(const inventory::Duck& duck, std::size_t slice_bytes) {
+  weights::PlacementDuck result{.name = duck.name};
+  if (duck.memory_bytes != 0) result.slices_max = duck.memory_bytes / slice_bytes;
+  return result;
+}
+
+agent::Serving serving_of(const inventory::Flock& flock) {
+  agent::Serving serving{.flock = flock.name,
+                         .model_source = {},
+                         .chat_format = flock.model.chat_format,
+                         .manifest = {},
+                         .epoch = 0,
+                         .slices_total = 0,
+                         .ports = flock.ports,
+                         .ducks = {},
+                         .engine = flock.engine,
+                         .limits = flock.limits};
+  for (const inventory::Duck& duck : flock.ducks) {
+    serving.ducks.push_back({.name = duck.name,
+                             .port_index = duck.port_index,
+                             .address = duck.address,
+                             .control_port = flock.agent_ports.control,
+                             .data_port = flock.agent_ports.data});
+  }
+  return serving;
+}
+
+} // namespace
+
+int context_length(const inventory::Flock& flock, const weights::ModelConfig& config) {
+  if (flock.engine.context_length > 0) return flock.engine.context_length;
+  return config.max_position > 0 ? std::min(config.max_position, kDefaultContext) : kDefaultContext;
+}
+
+Expected<FlockModel> open_flock_model(const inventory::Flock& flock) {
+  FlockModel model;
+  model.source = inventory::model_source(flock);
+  std::error_code error;
+  if (std::filesystem::exists(model.source, error))
+    model.source = std::filesystem::absolute(model.source).lexically_normal().string();
+  auto checkpoint = weights::open_checkpoint(model.source);
+  if (!checkpoint) return tl::unexpected(checkpoint.error());
+  model.checkpoint = std::move(*checkpoint);
+  if (auto ok = weights::check_sliceable(model.checkpoint->config()); !ok) return tl::unexpected(ok.error());
+  if (auto ok = weights::check_ffn_tensors(*model.checkpoint); !ok) return tl::unexpected(ok.error());
+  return model;
+}
+
+Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
+                         std::uint64_t reclaimable_bytes) {
+  const weights::ModelConfig& config = model.checkpoint->config();
+  const weights::ModelSizes sizes = weights::model_sizes(config);
+  const std::uint64_t slices = weights::slice_count(config);
+  const std::uint64_t ducks = flock.ducks.size();
+  const std::uint64_t duck_needed = (slices + ducks - 1) / ducks * weights::slice_layout(config.hidden).bytes;
+
+  weights::Budget budget;
+  budget.context = context_length(flock, config);
+  budget.host_needed = sizes.host_weight_bytes + sizes.kv_bytes_per_token * static_cast<std::uint64_t>(budget.context);
+  budget.host_available = memory_available_bytes() + reclaimable_bytes;
+  budget.disk_needed = kDiskSlackBytes + kDiskBytesPerSlice * slices;
+  budget.disk_available = std::min(disk_available_bytes(state.root), disk_available_bytes(agent::cache_folder()));
+  // What the host leaves is shared by the ducks, which are processes beside it. 0 would mean "unknown".
+  const std::uint64_t left = budget.host_available - std::min(budget.host_available, budget.host_needed);
+  for (const inventory::Duck& duck : flock.ducks) {
+    std::uint64_t available = std::max<std::uint64_t>(1, left / ducks);
+    if (duck.memory_bytes != 0) available = std::min(available, duck.memory_bytes);
+    budget.ducks.push_back({.name = duck.name, .needed = duck_needed, .available = available});
+  }
+  return weights::check_budget(budget);
+}
+
+Expected<void> place_model(FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
+                           const std::function<void(int, int)>& progress) {
+  const std::filesystem::path cache = agent::cache_folder();
+  auto manifest = weights::obtain_manifest(*model.checkpoint, cache, packing_threads(), progress);
+  if (!manifest) return tl::unexpected(manifest.error());
+  model.manifest = std::move(*manifest);
+  model.manifest_file = weights::manifest_file(cache, model.manifest.model_id);
+
+  std::vector<weights::PlacementDuck> ducks;
+  for (const inventory::Duck& duck : flock.ducks) ducks.push_back(placement_duck(duck, model.manifest.layout.bytes));
+  const auto before = weights::load_placement(state.placement()); // unreadable = made anew
+  auto placement = weights::place_slices(model.checkpoint->config(), model.manifest.model_id, ducks, before ? &*before : nullptr);
+  if (!placement) return tl::unexpected(placement.error());
+  model.placement = std::move(*placement);
+  return {};
+}
+
+Expected<void> save_changed_placement(const FlockModel& model, const agent::StateFolder& state) {
+  const auto before = weights::load_placement(state.placement());
+  if (before && *before == model.placement) return {};
+  return weights::save_placement(model.placement, state.placement());
+}
+
+Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Goal goal) {
+  Desired desired{.goal = goal,
+                  .flock = flock.name,
+                  .version = kVersion,
+                  .model_id = model.manifest.model_id,
+                  .ducks = {},
+                  .serving = serving_of(flock)};
+  for (std::size_t i = 0; i < flock.ducks.size(); ++i) {
+    const std::uint64_t slices = model.placement.slices_of(static_cast<int>(i)).size();
+    desired.ducks.push_back({.name = flock.ducks[i].name, .slices = slices, .bytes = slices * model.manifest.layout.bytes});
+    desired.serving.slices_total += slices;
+  }
+  desired.serving.model_source = model.source;
+  desired.serving.manifest = model.manifest_file;
+  desired.serving.epoch = model.placement.epoch;
+  return desired;
+}
+
+Desired remembered_state(const inventory::Flock& flock, const agent::StateFolder& state, Goal goal) {
+  Desired desired{
+      .goal = goal, .flock = flock.name, .version = kVersion, .model_id = {}, .ducks = {}, .serving = serving_of(flock)};
+  std::map<std::string, std::uint64_t> slices;
+  if (const auto placement = weights::load_placement(state.placement())) {
+    desired.model_id = placement->model_id;
+    std::vector<std::uint64_t> counts(placement->ducks.size(), 0);
+    for (const auto& layer : placement->owner) {
+      for (const auto& expert : layer) {
+        for (const std::uint16_t duck : expert) {
+          if (duck < counts.size()) ++counts[duck];
+        }
+      }
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i) slices[placement->ducks[i]] = counts[i];
+  }
+  for (const inventory::Duck& duck : flock.ducks) desired.ducks.push_back({.name = duck.name, .slices = slices[duck.name]});
+  return desired;
+}
+
+} // namespace ductl::reconcile

@@ -1,0 +1,271 @@
+#include "ductl/reconcile/local_flock.hpp"
+
+#include "agent/client/flock_key.hpp"
+#include "ductl/power/launch.hpp"
+#include "ductl/power/process_driver.hpp"
+#include "ductl/reconcile/engine_client.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace ductl::reconcile {
+namespace {
+
+constexpr std::size_t kObserversMax = 16;
+constexpr std::chrono::milliseconds kHealthLimit{2000};
+constexpr std::chrono::milliseconds kEngineEndGrace{5000};
+constexpr std::chrono::milliseconds kEngineReadyLimit{600'000}; // a big checkpoint on a slow disk
+
+std::string file_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+} // namespace
+
+struct LocalFlock::Impl final : FlockHands {
+  inventory::Flock flock;
+  agent::StateFolder state;
+  std::string key = {}; // "" when there is none yet: enough for looking
+  std::unique_ptr<power::PowerDriver> power = {};
+  const FlockModel* model = nullptr;
+  bool stats = false;
+  std::function<void(const std::string&, const agent::FillProgress&)> on_fill = [](const std::string&,
+                                                                                   const agent::FillProgress&) {};
+
+  Impl(inventory::Flock f, agent::StateFolder s) : flock(std::move(f)), state(std::move(s)) {
+    if (auto known = agent::load_flock_key(state.key())) key = std::move(*known);
+    make_driver();
+  }
+
+  void make_driver() {
+    power = power::make_process_driver({.agent_program = power::sibling_program("duck-agent").value_or("duck-agent"),
+                                        .state = state,
+                                        .flock = flock.name,
+                                        .flock_key = key,
+                                        .ports = flock.agent_ports,
+                                        .ready_limit = std::chrono::seconds(flock.limits.boot_timeout_s)});
+  }
+
+  [[nodiscard]] agent::ControlClient client(const inventory::Duck& duck, std::uint16_t control_port) const {
+    return {duck.name, agent::Endpoint{duck.address, control_port}, key,
+            std::chrono::milliseconds(flock.limits.control_timeout_ms)};
+  }
+
+  [[nodiscard]] int number_of(const std::string& name) const {
+    const auto at = std::find_if(flock.ducks.begin(), flock.ducks.end(), [&](const auto& duck) { return duck.name == name; });
+    return at == flock.ducks.end() ? -1 : static_cast<int>(at - flock.ducks.begin());
+  }
+
+  [[nodiscard]] ObservedDuck observe_duck(std::size_t number, bool compare) {
+    const inventory::Duck& duck = flock.ducks[number];
+    ObservedDuck seen{.name = duck.name, .seen = Clock::now(), .power = power->state(duck)};
+    seen.control_port = flock.agent_ports.control != 0 ? flock.agent_ports.control : seen.power.control_port;
+    if (seen.control_port == 0) {
+      seen.hello_error = Error{ErrorCode::kAgentUnreachable, "its control port is not known", duck.name, {}};
+      return seen;
+    }
+    agent::ControlClient agent = client(duck, seen.control_port);
+    auto hello = agent.hello();
+    if (!hello) {
+      seen.hello_error = std::move(hello.error());
+      return seen;
+    }
+    seen.hello = std::move(*hello);
+    const bool ours = seen.power.power != power::Power::Off && seen.hello->flock == flock.name && seen.hello->name == duck.name;
+    if (!ours) return seen;
+    if (compare && model != nullptr) {
+      auto fill = agent::plan_fill(agent, *seen.hello, model->manifest, model->placement, static_cast<int>(number));
+      if (fill)
+        seen.fill = std::move(*fill);
+      else
+        seen.fill_error = std::move(fill.error());
+    }
+    if (stats) {
+      if (auto counts = agent.stats()) seen.stats = *counts;
+    }
+    return seen;
+  }
+
+  [[nodiscard]] ObservedEngine observe_engine() const {
+    ObservedEngine seen{.seen = Clock::now(), .serving_text = file_text(state.serving())};
+    const auto record = power::load_record(state.run(kEngineProcess));
+    if (!record) return seen;
+    seen.pid = record->pid;
+    seen.running = power::is_running(*record);
+    seen.died = !seen.running;
+    seen.api_port = record->api_port;
+    if (!seen.running) return seen;
+    seen.private_bytes = power::private_bytes(*record);
+    if (record->api_port == 0) {
+      seen.reason = "it was not ready when its start was given up";
+      return seen;
+    }
+    EngineHealth health = engine_health(flock.engine.api_address, record->api_port, kHealthLimit);
+    seen.healthy = health.healthy;
+    seen.reason = std::move(health.reason);
+    return seen;
+  }
+
+  [[nodiscard]] Observed observe_flock(bool compare) {
+    Observed observed;
+    observed.ducks.resize(flock.ducks.size());
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next++; i < flock.ducks.size(); i = next++) observed.ducks[i] = observe_duck(i, compare);
+    };
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 1; i < std::min(flock.ducks.size(), kObserversMax); ++i) threads.emplace_back(work);
+      work();
+    }
+    observed.engine = observe_engine();
+    return observed;
+  }
+
+  Observed observe(const Desired&) override { return observe_flock(true); }
+
+  Expected<std::uint64_t> act(const Desired& desired, const Action& action) override {
+    const auto nothing_sent = [](Expected<void> done) -> Expected<std::uint64_t> {
+      if (!done) return tl::unexpected(std::move(done.error()));
+      return std::uint64_t{0};
+    };
+    const int number = number_of(action.duck);
+    switch (action.kind) {
+    case ActionKind::StopEngine: return nothing_sent(stop_engine());
+    case ActionKind::StartEngine:
+    case ActionKind::RestartEngine: return nothing_sent(start_engine(desired));
+    case ActionKind::StartAgent: return nothing_sent(power->on(flock.ducks[static_cast<std::size_t>(number)]));
+    case ActionKind::StopAgent: return nothing_sent(power->off(flock.ducks[static_cast<std::size_t>(number)]));
+    case ActionKind::RestartAgent: {
+      const inventory::Duck& duck = flock.ducks[static_cast<std::size_t>(number)];
+      return nothing_sent(power->off(duck).and_then([&] { return power->on(duck); }));
+    }
+    case ActionKind::Fill: return fill(number);
+    }
+    return fail(ErrorCode::kInternal, "an unknown action");
+  }
+
+  // Compares again: a duck that was started a moment ago holds what its hello says, not what the plan assumed.
+  Expected<std::uint64_t> fill(int number) {
+    const inventory::Duck& duck = flock.ducks[static_cast<std::size_t>(number)];
+    const std::uint16_t port = flock.agent_ports.control != 0 ? flock.agent_ports.control : power->state(duck).control_port;
+    agent::ControlClient agent = client(duck, port);
+    std::uint64_t sent = 0;
+    const auto progress = [&](const agent::FillProgress& now) {
+      sent = now.bytes_sent;
+      on_fill(duck.name, now);
+    };
+    const auto filled = agent.hello().and_then(
+        [&](const agent::Hello& hello) { return agent::plan_fill(agent, hello, model->manifest, model->placement, number); });
+    Expected<void> done = {};
+    if (!filled) {
+      done = tl::unexpected(filled.error());
+    } else if (!filled->empty()) {
+      done = agent::fill_duck(agent, *filled, *model->checkpoint, model->manifest, model->placement, number, progress);
+    }
+    if (!done) return tl::unexpected(fill_error(duck, done.error()));
+    return sent;
+  }
+
+  // A duck that dies while it is filled is an unreachable agent; say which process and which log.
+  [[nodiscard]] Error fill_error(const inventory::Duck& duck, Error error) {
+    if (error.code == ErrorCode::kAgentUnreachable && power->state(duck).died) {
+      error = Error{ErrorCode::kDuckDied, fmt::format("duck {} ended while it was being filled", duck.name),
+                    state.log(duck.name).string(), "read the log, then run `ductl up` again: it goes on where it stopped"};
+    }
+    return error;
+  }
+
+  Expected<void> stop_engine() {
+    const std::filesystem::path run_file = state.run(kEngineProcess);
+    if (const auto record = power::load_record(run_file)) {
+      if (auto stopped = power::stop_process(*record, kEngineEndGrace); !stopped) return stopped;
+    }
+    power::remove_record(run_file);
+    return {};
+  }
+
+  Expected<void> start_engine(const Desired& desired) {
+    const agent::Serving serving = serving_with_ports(desired, observe_flock(false));
+    if (file_text(state.serving()) != agent::serving_text(serving)) {
+      if (auto saved = agent::save_serving(serving, state.serving()); !saved) return saved;
+    }
+    const auto program = power::sibling_program(kEngineProcess);
+    if (!program) return tl::unexpected(program.error());
+    const std::filesystem::path log = state.log(kEngineProcess), run_file = state.run(kEngineProcess);
+    const std::filesystem::path output = std::filesystem::path(log).replace_extension(".out");
+    const auto launched = power::launch(
+        {.program = *program,
+         .arguments = {"serve", "--state", state.root.string(), "--ready-fd", std::to_string(power::kReadyDescriptor)},
+         .output = output});
+    if (!launched) return tl::unexpected(launched.error());
+    power::ProcessRecord record = launched->record;
+    Expected<void> saved = power::save_record(record, run_file);
+    if (saved) {
+      const auto ready =
+          power::await_ready(launched->ready, kEngineReadyLimit, ErrorCode::kEngineStart, "the engine", log, output);
+      if (ready) {
+        record.api_port = ready->api_port;
+        return power::save_record(record, run_file);
+      }
+      saved = tl::unexpected(ready.error());
+    }
+    (void)power::stop_process(record, kEngineEndGrace); // the first error is the one to tell
+    power::remove_record(run_file);
+    return saved;
+  }
+};
+
+LocalFlock::LocalFlock(inventory::Flock flock, agent::StateFolder folder)
+    : impl_(std::make_unique<Impl>(std::move(flock), std::move(folder))) {}
+LocalFlock::~LocalFlock() = default;
+
+Expected<void> LocalFlock::prepare() {
+  if (auto made = agent::make_state_folder(impl_->state); !made) return made;
+  auto key = agent::obtain_flock_key(impl_->state.key());
+  if (!key) return tl::unexpected(key.error());
+  impl_->key = std::move(*key);
+  impl_->make_driver();
+  return {};
+}
+
+void LocalFlock::use_model(const FlockModel* model) { impl_->model = model; }
+void LocalFlock::ask_for_stats(bool stats) { impl_->stats = stats; }
+void LocalFlock::on_fill(std::function<void(const std::string&, const agent::FillProgress&)> callback) {
+  impl_->on_fill = std::move(callback);
+}
+FlockHands& LocalFlock::hands() { return *impl_; }
+const inventory::Flock& LocalFlock::flock() const { return impl_->flock; }
+const agent::StateFolder& LocalFlock::state() const { return impl_->state; }
+
+std::vector<std::string> LocalFlock::serving_ducks() const {
+  std::vector<std::string> names;
+  if (const auto serving = agent::load_serving(impl_->state.serving())) {
+    for (const agent::ServingDuck& duck : serving->ducks) names.push_back(duck.name);
+  }
+  return names;
+}
+
+std::uint64_t LocalFlock::private_bytes() const {
+  std::uint64_t bytes = 0;
+  const auto add = [&](const std::string& process) {
+    if (const auto record = power::load_record(impl_->state.run(process))) bytes += power::private_bytes(*record);
+  };
+  for (const inventory::Duck& duck : impl_->flock.ducks) add(duck.name);
+  add(kEngineProcess);
+  return bytes;
+}
+
+void LocalFlock::forget_running() {
+  std::error_code ignored; // what is not there need not go
+  std::filesystem::remove(impl_->state.serving(), ignored);
+  for (const inventory::Duck& duck : impl_->flock.ducks) std::filesystem::remove(impl_->state.run(duck.name), ignored);
+  std::filesystem::remove(impl_->state.run(kEngineProcess), ignored);
+}
+
+} // namespace ductl::reconcile

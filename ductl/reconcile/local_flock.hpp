@@ -1,0 +1,46 @@
+// A flock as this machine holds it: inventory, state folder, key, power driver, and the real eyes and hands of the reconciler.
+//
+// The hands start and stop duck-agent and duck-engine (run files in the state folder), talk to agents with one control client
+// a call, and pack and send slices. Serving or filling needs a FlockModel; looking and stopping does not.
+#pragma once
+
+#include "ductl/reconcile/flock_model.hpp"
+#include "ductl/reconcile/reconciler.hpp"
+
+namespace ductl::reconcile {
+
+class LocalFlock {
+public:
+  // Writes nothing; takes the flock key where there is one. `folder` is usually agent::state_folder(flock.name).
+  LocalFlock(inventory::Flock flock, agent::StateFolder folder);
+  ~LocalFlock();
+  LocalFlock(const LocalFlock&) = delete;
+  LocalFlock& operator=(const LocalFlock&) = delete;
+
+  // Makes state folder and key where they are missing. Before anything that writes.
+  [[nodiscard]] Expected<void> prepare();
+  // What follows fills with, and compares against, this model; must outlive its use. Null = none.
+  void use_model(const FlockModel* model);
+  void ask_for_stats(bool stats);
+  // Progress of one duck's filling; from the threads that fill.
+  void on_fill(std::function<void(const std::string& duck, const agent::FillProgress&)> callback);
+
+  [[nodiscard]] FlockHands& hands();
+  [[nodiscard]] const inventory::Flock& flock() const;
+  [[nodiscard]] const agent::StateFolder& state() const;
+
+  // Names of the ducks that serving.json gives to the engine; empty when there is none.
+  [[nodiscard]] std::vector<std::string> serving_ducks() const;
+  // Memory that our processes hold, and would give back.
+  [[nodiscard]] std::uint64_t private_bytes() const;
+  // After everything was stopped: what says that something might run. Key, placement and logs stay.
+  void forget_running();
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+inline constexpr const char* kEngineProcess = "duck-engine"; // its run and log files' name
+
+} // namespace ductl::reconcile

@@ -1,0 +1,44 @@
+// What was seen of a flock: facts with the time they were seen, nothing concluded. Plain values.
+#pragma once
+
+#include "agent/client/fill.hpp"
+#include "ductl/power/power_driver.hpp"
+#include "inventory/clock.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ductl::reconcile {
+
+struct ObservedDuck {
+  std::string name;
+  Instant seen = {};
+  power::PowerState power = {};
+  std::uint16_t control_port = 0;         // where its agent was asked; 0 = nowhere to ask
+  std::optional<agent::Hello> hello = {}; // what an agent answered there, ours or not
+  std::optional<Error> hello_error = {};  // else why it did not
+  std::optional<agent::FillPlan> fill =
+      {}; // held slices compared with the placement; only of our own agents, only when asked for
+  std::optional<Error> fill_error = {};
+  std::optional<agent::AgentStats> stats = {}; // only when asked for
+};
+
+struct ObservedEngine {
+  Instant seen = {};
+  bool running = false; // our process
+  bool died = false;    // started, and ended by itself since
+  int pid = 0;
+  std::uint16_t api_port = 0;
+  std::uint64_t private_bytes = 0;
+  bool healthy = false;          // /health says that it can answer a token now
+  std::string reason = {};       // why it is not healthy, in its own words or as the connection failed
+  std::string serving_text = {}; // serving.json as it stands; "" = none
+};
+
+struct Observed {
+  std::vector<ObservedDuck> ducks; // in the order of the desired state
+  ObservedEngine engine;
+};
+
+} // namespace ductl::reconcile

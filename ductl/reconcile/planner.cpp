@@ -1,0 +1,148 @@
+#include "ductl/reconcile/planner.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace ductl::reconcile {
+namespace {
+
+struct DuckPlan {
+  std::vector<Action> actions = {};
+  std::optional<Error> fault = {};
+};
+
+std::string address_of(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+  const inventory::Ipv4 address = number < desired.serving.ducks.size() ? desired.serving.ducks[number].address : 0;
+  return fmt::format("duck {}, {}:{}", duck.name, inventory::to_string(address), duck.control_port);
+}
+
+Action fill_all(const DesiredDuck& duck) {
+  return {.kind = ActionKind::Fill, .duck = duck.name, .reason = "holds nothing yet", .slices = duck.slices, .bytes = duck.bytes};
+}
+
+DuckPlan start(const DesiredDuck& duck, ActionKind kind, std::string reason) {
+  return {.actions = {Action{.kind = kind, .duck = duck.name, .reason = std::move(reason)}, fill_all(duck)}};
+}
+
+DuckPlan stranger(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+  const agent::Hello& hello = *duck.hello;
+  return {.fault = Error{ErrorCode::kAddressInUse,
+                         fmt::format("an agent that this ductl did not start answers there: duck {} of flock {}, process {}",
+                                     hello.name, hello.flock, hello.pid),
+                         address_of(desired, number, duck),
+                         "stop it with the `ductl down` that belongs to it, or give this flock other addresses or agent ports"}};
+}
+
+std::string fill_reason(const agent::FillPlan& fill, const agent::Hello& hello) {
+  if (fill.set_model) return hello.model_id.empty() ? "holds no model" : "holds another model";
+  if (!fill.send.empty()) return fmt::format("{} of its slices are missing or wrong", fill.send.size());
+  if (!fill.drop.empty()) return fmt::format("{} of its slices are not wanted any more", fill.drop.size());
+  return "the epoch is not active";
+}
+
+DuckPlan plan_answering(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+  const agent::Hello& hello = *duck.hello;
+  const DesiredDuck& wanted = desired.ducks[number];
+  if (duck.power.power == power::Power::Off || hello.flock != desired.flock || hello.name != wanted.name) {
+    return stranger(desired, number, duck);
+  }
+  if (!desired.version.empty() && hello.version != desired.version) {
+    return start(wanted, ActionKind::RestartAgent, fmt::format("runs version {}, wanted is {}", hello.version, desired.version));
+  }
+  if (duck.fill_error) return {.fault = duck.fill_error};
+  if (!duck.fill || duck.fill->empty()) return {};
+  return {.actions = {Action{.kind = ActionKind::Fill,
+                             .duck = wanted.name,
+                             .reason = fill_reason(*duck.fill, hello),
+                             .slices = duck.fill->send.size(),
+                             .bytes = duck.fill->send_bytes}}};
+}
+
+DuckPlan plan_silent(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+  const DesiredDuck& wanted = desired.ducks[number];
+  const bool reachable = duck.hello_error && duck.hello_error->code != ErrorCode::kAgentUnreachable;
+  if (duck.power.power != power::Power::Off) {
+    if (!reachable) return start(wanted, ActionKind::RestartAgent, "is on but does not answer");
+    return start(wanted, ActionKind::RestartAgent, duck.hello_error->message);
+  }
+  if (reachable) {
+    Error fault = *duck.hello_error;
+    fault.message = "somebody else answers on the duck's control port: " + fault.message;
+    fault.place = address_of(desired, number, duck);
+    fault.next = "stop that program, or give this flock other addresses or agent ports";
+    return {.fault = std::move(fault)};
+  }
+  return start(wanted, ActionKind::StartAgent,
+               duck.power.died ? fmt::format("its process {} has ended", duck.power.pid) : std::string("is off"));
+}
+
+Plan plan_down(const Desired& desired, const Observed& observed) {
+  Plan plan;
+  if (observed.engine.running) plan.actions.push_back({.kind = ActionKind::StopEngine, .reason = "runs"});
+  for (std::size_t i = 0; i < desired.ducks.size(); ++i) {
+    const ObservedDuck& duck = observed.ducks[i];
+    const bool ours = duck.hello && duck.hello->flock == desired.flock && duck.hello->name == duck.name;
+    if (duck.power.power == power::Power::On || (duck.power.power == power::Power::Unknown && ours)) {
+      plan.actions.push_back({.kind = ActionKind::StopAgent, .duck = duck.name, .reason = "runs"});
+    } else {
+      ++plan.ducks_unchanged;
+    }
+  }
+  return plan;
+}
+
+bool sessions_agree(const Observed& observed) {
+  const auto tag = [](const ObservedDuck& duck) { return duck.hello ? duck.hello->session_tag : 0; };
+  return std::all_of(observed.ducks.begin(), observed.ducks.end(),
+                     [&](const ObservedDuck& duck) { return tag(duck) != 0 && tag(duck) == tag(observed.ducks.front()); });
+}
+
+// Why a running engine can't stay as it is; "" = it can.
+std::string engine_reason(const Desired& desired, const Observed& observed, bool ducks_change) {
+  if (ducks_change) return "ducks change under it";
+  if (observed.engine.serving_text != agent::serving_text(serving_with_ports(desired, observed)))
+    return "what it serves has changed";
+  if (!observed.engine.healthy) return observed.engine.reason.empty() ? "does not answer" : observed.engine.reason;
+  if (!sessions_agree(observed)) return "a duck has lost its session";
+  return {};
+}
+
+} // namespace
+
+agent::Serving serving_with_ports(const Desired& desired, const Observed& observed) {
+  agent::Serving serving = desired.serving;
+  for (std::size_t i = 0; i < serving.ducks.size() && i < observed.ducks.size(); ++i) {
+    if (!observed.ducks[i].hello) continue;
+    serving.ducks[i].control_port = observed.ducks[i].control_port;
+    serving.ducks[i].data_port = observed.ducks[i].hello->data_port;
+  }
+  return serving;
+}
+
+Plan plan_actions(const Desired& desired, const Observed& observed) {
+  if (desired.goal == Goal::Down) return plan_down(desired, observed);
+  Plan plan;
+  std::vector<Action> duck_actions;
+  for (std::size_t i = 0; i < desired.ducks.size(); ++i) {
+    const ObservedDuck& duck = observed.ducks[i];
+    DuckPlan duck_plan = duck.hello ? plan_answering(desired, i, duck) : plan_silent(desired, i, duck);
+    if (duck_plan.fault) {
+      plan.faults.push_back(std::move(*duck_plan.fault));
+    } else if (duck_plan.actions.empty()) {
+      ++plan.ducks_unchanged;
+    }
+    std::move(duck_plan.actions.begin(), duck_plan.actions.end(), std::back_inserter(duck_actions));
+  }
+  const bool ducks_change = !duck_actions.empty();
+  plan.actions = std::move(duck_actions);
+  if (desired.goal == Goal::Filled) return plan;
+  if (!observed.engine.running) {
+    const char* reason = observed.engine.died ? "its process has ended" : "is off";
+    plan.actions.push_back({.kind = ActionKind::StartEngine, .reason = reason});
+  } else if (std::string reason = engine_reason(desired, observed, ducks_change); !reason.empty()) {
+    plan.actions.push_back({.kind = ActionKind::RestartEngine, .reason = std::move(reason)});
+  }
+  return plan;
+}
+
+} // namespace ductl::reconcile

@@ -1,0 +1,33 @@
+// From observed and desired to actions: pure, so that `plan` prints what `up` does and tests need no flock.
+//
+// An action presses a switch; only the next observation says whether it worked. Applied to a flock that is as desired, the
+// plan is empty. No rule depends on the time: facts are fresh because the loop looks again before every pass.
+#pragma once
+
+#include "ductl/reconcile/desired.hpp"
+#include "ductl/reconcile/observed.hpp"
+
+namespace ductl::reconcile {
+
+enum class ActionKind { StopEngine, StartAgent, RestartAgent, StopAgent, Fill, StartEngine, RestartEngine };
+
+struct Action {
+  ActionKind kind = ActionKind::StartAgent;
+  std::string duck = {};               // "" for the engine
+  std::string reason = {};             // why, for a person
+  std::uint64_t slices = 0, bytes = 0; // Fill: to send
+  bool operator==(const Action&) const = default;
+};
+
+struct Plan {
+  std::vector<Action> actions; // engine stops first, then ducks in their order (each one's actions in order), engine starts last
+  std::vector<Error> faults;   // what no action of ours can mend; nothing should be done while there are any
+  int ducks_unchanged = 0;
+};
+
+[[nodiscard]] Plan plan_actions(const Desired& desired, const Observed& observed);
+
+// desired.serving with the ports that were observed: what serving.json should hold.
+[[nodiscard]] agent::Serving serving_with_ports(const Desired& desired, const Observed& observed);
+
+} // namespace ductl::reconcile

@@ -1,0 +1,170 @@
+#include "ductl/reconcile/raise.hpp"
+
+#include "ductl/reconcile/state_lock.hpp"
+#include "ductl/reconcile/supported.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <mutex>
+
+namespace ductl::reconcile {
+namespace {
+
+// Single actions and fill reports summed into one line a stage. Calls come from the threads of a pass.
+class StageBoard {
+public:
+  explicit StageBoard(const std::function<void(const view::StageProgress&)>& show) : show_(show) {}
+
+  void begin_pass(const Plan& plan) {
+    const std::lock_guard lock(mutex_);
+    stages_.clear();
+    filled_bytes_.clear();
+    for (const Action& action : plan.actions) {
+      view::StageProgress& stage = stages_[title(action.kind)];
+      stage.stage = title(action.kind);
+      ++stage.total;
+      stage.bytes_total += action.bytes;
+    }
+  }
+
+  void begin(const Action& action) {
+    const std::lock_guard lock(mutex_);
+    // Half of a restart is a stage that was not planned under this name.
+    view::StageProgress& stage = stages_[title(action.kind)];
+    stage.stage = title(action.kind);
+    stage.total = std::max(stage.total, 1);
+    stage.detail = action.duck.empty() ? action.reason : action.duck;
+    show_(stage);
+  }
+
+  void fill(const std::string& duck, const agent::FillProgress& progress) {
+    const std::lock_guard lock(mutex_);
+    view::StageProgress& stage = stages_[title(ActionKind::Fill)];
+    filled_bytes_[duck] = progress.bytes_sent;
+    stage.bytes = 0;
+    for (const auto& [name, bytes] : filled_bytes_) stage.bytes += bytes;
+    stage.bytes_total = std::max(stage.bytes_total, stage.bytes);
+    stage.detail = duck;
+    show_(stage);
+  }
+
+  void end(const Action& action, const Expected<std::uint64_t>& result) {
+    const std::lock_guard lock(mutex_);
+    view::StageProgress& stage = stages_[title(action.kind)];
+    if (result) {
+      ++stage.done;
+      stage.detail.clear();
+      if (stage.done == stage.total) stage.state = view::StageState::Done;
+    } else {
+      stage.state = view::StageState::Failed;
+      stage.detail = action.duck;
+    }
+    show_(stage);
+  }
+
+private:
+  static const char* title(ActionKind kind) {
+    switch (kind) {
+    case ActionKind::StartAgent:
+    case ActionKind::RestartAgent: return "agents";
+    case ActionKind::Fill: return "filling";
+    case ActionKind::StartEngine:
+    case ActionKind::RestartEngine: return "engine";
+    case ActionKind::StopEngine: return "stopping the engine";
+    case ActionKind::StopAgent: return "stopping ducks";
+    }
+    return "";
+  }
+
+  const std::function<void(const view::StageProgress&)>& show_;
+  std::mutex mutex_;
+  std::map<std::string, view::StageProgress> stages_;
+  std::map<std::string, std::uint64_t> filled_bytes_;
+};
+
+ReconcileReport failed(Error error) {
+  ReconcileReport report;
+  report.errors.push_back(std::move(error));
+  return report;
+}
+
+ReconcileOptions reconcile_options(const LocalFlock& flock, const WalkOptions& walk, StageBoard& board) {
+  ReconcileOptions options;
+  options.threads = std::max(1, flock.flock().power.max_booting);
+  options.interrupted = walk.interrupted;
+  options.on_plan = [&](const Plan& plan) { board.begin_pass(plan); };
+  options.on_begin = [&](const Action& action) { board.begin(action); };
+  options.on_end = [&](const Action& action, const Expected<std::uint64_t>& result) { board.end(action, result); };
+  return options;
+}
+
+// Opened, checked, fitting and placed; nothing of it is written but the manifest's cache.
+Expected<FlockModel> ready_model(const LocalFlock& flock, const WalkOptions& walk) {
+  if (auto ok = check_supported(flock.flock()); !ok) return tl::unexpected(ok.error());
+  auto model = open_flock_model(flock.flock());
+  if (!model) return model;
+  if (auto fits = check_fit(*model, flock.flock(), flock.state(), flock.private_bytes()); !fits)
+    return tl::unexpected(fits.error());
+  const auto packing = [&](int done, int total) {
+    walk.on_stage({.stage = "packing",
+                   .state = done == total ? view::StageState::Done : view::StageState::Running,
+                   .done = done,
+                   .total = total,
+                   .detail = done == total ? "" : "layers, once a model"});
+  };
+  if (auto placed = place_model(*model, flock.flock(), flock.state(), packing); !placed) return tl::unexpected(placed.error());
+  return model;
+}
+
+} // namespace
+
+ReconcileReport raise_flock(LocalFlock& flock, const WalkOptions& walk) {
+  if (auto ok = check_supported(flock.flock()); !ok) return failed(ok.error());
+  if (auto ok = flock.prepare(); !ok) return failed(ok.error());
+  const auto lock = StateLock::take(flock.state());
+  if (!lock) return failed(lock.error());
+  const auto model = ready_model(flock, walk);
+  if (!model) return failed(model.error());
+  if (auto saved = save_changed_placement(*model, flock.state()); !saved) return failed(saved.error());
+
+  const Desired desired = desired_state(*model, flock.flock(), walk.goal);
+  StageBoard board(walk.on_stage);
+  flock.use_model(&*model);
+  flock.on_fill([&](const std::string& duck, const agent::FillProgress& progress) { board.fill(duck, progress); });
+  ReconcileReport report = reconcile(flock.hands(), desired, reconcile_options(flock, walk, board));
+  flock.on_fill([](const std::string&, const agent::FillProgress&) {});
+  flock.use_model(nullptr);
+  if (report.converged() && walk.goal == Goal::Filled) {
+    const auto saved = agent::save_serving(serving_with_ports(desired, report.observed), flock.state().serving());
+    if (!saved) report.errors.push_back(saved.error());
+  }
+  return report;
+}
+
+ReconcileReport lower_flock(LocalFlock& flock, const WalkOptions& walk) {
+  std::error_code error;
+  if (!std::filesystem::exists(flock.state().root, error)) return {}; // it never was up
+  auto lock = StateLock::take(flock.state());
+  if (!lock) return failed(lock.error());
+  const Desired desired = remembered_state(flock.flock(), flock.state(), Goal::Down);
+  StageBoard board(walk.on_stage);
+  ReconcileReport report = reconcile(flock.hands(), desired, reconcile_options(flock, walk, board));
+  if (report.converged()) {
+    flock.forget_running();
+    lock->remove_file();
+  }
+  return report;
+}
+
+Expected<Plan> plan_flock(LocalFlock& flock, const WalkOptions& walk) {
+  const auto model = ready_model(flock, walk);
+  if (!model) return tl::unexpected(model.error());
+  const Desired desired = desired_state(*model, flock.flock(), walk.goal);
+  flock.use_model(&*model);
+  Plan plan = plan_actions(desired, flock.hands().observe(desired));
+  flock.use_model(nullptr);
+  return plan;
+}
+
+} // namespace ductl::reconcile

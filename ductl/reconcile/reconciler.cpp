@@ -1,0 +1,120 @@
+#include "ductl/reconcile/reconciler.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <fmt/format.h>
+#include <mutex>
+#include <thread>
+
+namespace ductl::reconcile {
+namespace {
+
+class Pass {
+public:
+  Pass(FlockHands& hands, const Desired& desired, const ReconcileOptions& options, ReconcileReport& report)
+      : hands_(hands), desired_(desired), options_(options), report_(report) {}
+
+  void run(const std::vector<Action>& actions) {
+    std::vector<std::vector<Action>> by_duck;
+    std::optional<Action> stop, start;
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::StopEngine) {
+        stop = action;
+      } else if (action.kind == ActionKind::StartEngine) {
+        start = action;
+      } else if (action.kind == ActionKind::RestartEngine) {
+        stop = Action{.kind = ActionKind::StopEngine, .reason = action.reason};
+        start = action;
+      } else if (!by_duck.empty() && by_duck.back().front().duck == action.duck) {
+        by_duck.back().push_back(action);
+      } else {
+        by_duck.push_back({action});
+      }
+    }
+    if (stop && !act(*stop, !start)) return;
+    run_ducks(by_duck);
+    if (start && report_.errors.empty()) act(*start, true);
+  }
+
+private:
+  void run_ducks(const std::vector<std::vector<Action>>& by_duck) {
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next++; i < by_duck.size(); i = next++) {
+        for (const Action& action : by_duck[i]) {
+          if (!act(action, true)) break; // the rest of this duck's actions stand on it
+        }
+      }
+    };
+    std::vector<std::jthread> threads;
+    const std::size_t count = std::min(by_duck.size(), static_cast<std::size_t>(std::max(1, options_.threads)));
+    for (std::size_t i = 1; i < count; ++i) threads.emplace_back(work);
+    work();
+  }
+
+  bool act(const Action& action, bool counts) {
+    if (options_.interrupted()) {
+      const std::lock_guard lock(mutex_);
+      if (!std::exchange(interrupted_, true)) {
+        report_.errors.push_back(
+            Error{ErrorCode::kCancelled, "interrupted", {}, "the same command goes on where this one stopped"});
+      }
+      return false;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      options_.on_begin(action);
+    }
+    const Expected<std::uint64_t> result = hands_.act(desired_, action);
+    const std::lock_guard lock(mutex_);
+    options_.on_end(action, result);
+    if (!result) {
+      report_.errors.push_back(result.error());
+      return false;
+    }
+    report_.actions += counts ? 1 : 0; // the stop of a restart is half of one action
+    report_.bytes_sent += *result;
+    return true;
+  }
+
+  FlockHands& hands_;
+  const Desired& desired_;
+  const ReconcileOptions& options_;
+  ReconcileReport& report_;
+  std::mutex mutex_; // report_, the callbacks
+  bool interrupted_ = false;
+};
+
+} // namespace
+
+ReconcileReport reconcile(FlockHands& hands, const Desired& desired, const ReconcileOptions& options) {
+  ReconcileReport report;
+  for (int pass = 0; pass <= options.passes_max; ++pass) {
+    report.observed = hands.observe(desired);
+    Plan plan = plan_actions(desired, report.observed);
+    if (!plan.faults.empty()) {
+      report.errors = std::move(plan.faults);
+      return report;
+    }
+    if (plan.actions.empty()) return report;
+    if (pass == options.passes_max) {
+      const Action& left = plan.actions.front();
+      report.errors.push_back(
+          Error{ErrorCode::kInternal,
+                fmt::format("the flock does not settle: after {} passes {} actions are left, first for {}: {}", pass,
+                            plan.actions.size(), left.duck.empty() ? "the engine" : left.duck, left.reason),
+                {},
+                "run `ductl status -o wide`, and read the logs that it names"});
+      return report;
+    }
+    options.on_plan(plan);
+    Pass(hands, desired, options, report).run(plan.actions);
+    if (!report.errors.empty()) {
+      report.observed = hands.observe(desired);
+      return report;
+    }
+  }
+  return report;
+}
+
+} // namespace ductl::reconcile

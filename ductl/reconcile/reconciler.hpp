@@ -1,0 +1,41 @@
+// The loop: look, plan, act, look again, until nothing is left to do. The same one behind `up`, `down` and temporary flocks.
+#pragma once
+
+#include "ductl/reconcile/planner.hpp"
+
+#include <functional>
+
+namespace ductl::reconcile {
+
+// Eyes and hands on a flock. act() is called from several threads at once, for different ducks; the engine's actions come alone.
+class FlockHands {
+public:
+  virtual ~FlockHands() = default;
+  [[nodiscard]] virtual Observed observe(const Desired& desired) = 0;
+  // Returns the bytes of slices that were sent. Success is not believed: the next observation decides.
+  [[nodiscard]] virtual Expected<std::uint64_t> act(const Desired& desired, const Action& action) = 0;
+};
+
+struct ReconcileOptions {
+  int passes_max = 4; // a flock that still asks for actions after so many passes does not settle
+  int threads = 8;    // ducks worked on at once
+  std::function<bool()> interrupted = [] { return false; };           // asked between actions, from any thread
+  std::function<void(const Plan&)> on_plan = [](const Plan&) {};      // before the pass that executes it
+  std::function<void(const Action&)> on_begin = [](const Action&) {}; // from any thread, one at a time
+  std::function<void(const Action&, const Expected<std::uint64_t>&)> on_end = [](const Action&, const Expected<std::uint64_t>&) {
+  };
+};
+
+struct ReconcileReport {
+  int actions = 0; // that succeeded
+  std::uint64_t bytes_sent = 0;
+  std::vector<Error> errors = {}; // empty = the flock is as desired
+  Observed observed = {};         // the last look
+  [[nodiscard]] bool converged() const { return errors.empty(); }
+};
+
+// A failed action ends the loop after its pass, so that the other ducks are still worked on; the engine is not started then.
+// An interruption lets running actions finish and gives kCancelled.
+[[nodiscard]] ReconcileReport reconcile(FlockHands& hands, const Desired& desired, const ReconcileOptions& options);
+
+} // namespace ductl::reconcile

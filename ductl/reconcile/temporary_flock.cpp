@@ -1,0 +1,64 @@
+#include "ductl/reconcile/temporary_flock.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <random>
+
+namespace ductl::reconcile {
+namespace {
+
+constexpr inventory::Ipv4 kTemporaryNet = 0x7f150000;      // 127.21.0.0
+constexpr std::uint32_t kSubnetFirst = 32, kSubnets = 208; // third byte; those below belong to flocks with an inventory file
+constexpr std::uint32_t kFirstDuckHost = 101;
+
+} // namespace
+
+inventory::Flock temporary_inventory(std::uint32_t token, int ducks, const std::string& model_source) {
+  const inventory::Ipv4 subnet = kTemporaryNet | (kSubnetFirst + token % kSubnets) << 8;
+  inventory::Flock flock;
+  flock.name = fmt::format("temporary-{:08x}", token);
+  inventory::Port port;
+  port.name = "port1";
+  port.interface = "lo";
+  port.address = subnet | 1;
+  flock.ports.push_back(std::move(port));
+  for (int i = 0; i < ducks; ++i) {
+    inventory::Duck duck;
+    duck.name = fmt::format("duck{:02}", i + 1);
+    duck.address = subnet | (kFirstDuckHost + static_cast<std::uint32_t>(i));
+    flock.ducks.push_back(std::move(duck));
+  }
+  flock.agent_ports = {.control = 0, .data = 0};
+  flock.model.source = model_source;
+  return flock;
+}
+
+Expected<std::unique_ptr<TemporaryFlock>> TemporaryFlock::make(int ducks, const std::string& model_source) {
+  if (ducks < 1 || ducks > kTemporaryDucksMax) {
+    return fail(ErrorCode::kUsage, fmt::format("a temporary flock has 1 to {} ducks, not {}", kTemporaryDucksMax, ducks));
+  }
+  std::error_code error;
+  std::string folder = (std::filesystem::temp_directory_path(error) / "ductl-XXXXXX").string();
+  if (error || mkdtemp(folder.data()) == nullptr) {
+    return fail(ErrorCode::kState, fmt::format("cannot make a temporary folder: {}", std::strerror(errno)), folder,
+                "point $TMPDIR at a folder that can be written");
+  }
+  return std::unique_ptr<TemporaryFlock>(
+      new TemporaryFlock(temporary_inventory(std::random_device{}(), ducks, model_source), agent::StateFolder{folder}));
+}
+
+ReconcileReport TemporaryFlock::raise(WalkOptions walk) {
+  walk.goal = Goal::Filled;
+  return raise_flock(flock_, walk);
+}
+
+TemporaryFlock::~TemporaryFlock() {
+  const ReconcileReport report = lower_flock(flock_, {}); // the folder goes only when nothing runs from it any more
+  if (!report.converged()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(flock_.state().root, ignored);
+}
+
+} // namespace ductl::reconcile

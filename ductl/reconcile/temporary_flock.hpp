@@ -1,0 +1,29 @@
+// A flock for one command: N agents on loopback with kernel-chosen ports, a random name, its own key and state folder under
+// $TMPDIR. Filled, without an engine of its own. Ends with its object, whatever happened; two of them never hear each other.
+#pragma once
+
+#include "ductl/reconcile/raise.hpp"
+
+namespace ductl::reconcile {
+
+inline constexpr int kTemporaryDucksMax = 64;
+
+// The inventory of such a flock; `token` (random) names it and chooses its 127.21.x subnet.
+[[nodiscard]] inventory::Flock temporary_inventory(std::uint32_t token, int ducks, const std::string& model_source);
+
+class TemporaryFlock {
+public:
+  [[nodiscard]] static Expected<std::unique_ptr<TemporaryFlock>> make(int ducks, const std::string& model_source);
+  ~TemporaryFlock(); // lowers it and removes the folder
+  TemporaryFlock(const TemporaryFlock&) = delete;
+  TemporaryFlock& operator=(const TemporaryFlock&) = delete;
+
+  [[nodiscard]] ReconcileReport raise(WalkOptions walk);
+  [[nodiscard]] const agent::StateFolder& state() const { return flock_.state(); }
+
+private:
+  TemporaryFlock(inventory::Flock flock, agent::StateFolder folder) : flock_(std::move(flock), std::move(folder)) {}
+  LocalFlock flock_;
+};
+
+} // namespace ductl::reconcile
