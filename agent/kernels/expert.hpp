@@ -12,16 +12,16 @@ namespace ductl::agent {
 inline constexpr int kTokensMax = 64; // of one slice_forward call (and so of one round)
 
 struct SliceJob {
-  const std::byte* slice = nullptr; // stored form, 64-byte aligned
-  int hidden = 0;                   // a multiple of 32
-  int tokens = 0;                   // 1..kTokensMax
-  const float* const* x = nullptr;  // [tokens] -> [hidden] hidden state
-  const float* weight = nullptr;    // [tokens] router weight, folded into h
+  const std::byte* slice = nullptr;   // stored form, 64-byte aligned
+  int hidden = 0;                     // a multiple of 32
+  int tokens = 0;                     // 1..kTokensMax
+  const float* const* x = nullptr;    // [tokens] -> [hidden] hidden state
+  const float* weight = nullptr;      // [tokens] router weight, folded into h
   const float* fixed_scale = nullptr; // [ceil(hidden/128)] 2^(exponent - 8 * rung)
-  float guard_factor = 0;           // max |down weight| * scale * fixed_scale of this slice, see slice_guard_factor
-  std::int32_t* const* y = nullptr; // [tokens] -> [hidden], added to (wraps; the guard tells)
-  std::uint64_t* guard = nullptr;   // [tokens], ceil(guard_factor * |h|_1) added; 2^62 when not finite
-  float* scratch = nullptr;         // kernel_scratch_floats(hidden, tokens) floats, 64-byte aligned
+  float guard_factor = 0;             // max |down weight| * scale * fixed_scale of this slice, see slice_guard_factor
+  std::int32_t* const* y = nullptr;   // [tokens] -> [hidden], added to (wraps; the guard tells)
+  std::uint64_t* guard = nullptr;     // [tokens], ceil(guard_factor * |h|_1) added; 2^62 when not finite
+  float* scratch = nullptr;           // kernel_scratch_floats(hidden, tokens) floats, 64-byte aligned
 };
 
 struct ExpertKernels {
