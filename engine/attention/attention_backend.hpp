@@ -41,7 +41,7 @@ public:
   virtual void begin(int lane, KvCache& cache, std::span<const int> tokens) = 0;
   virtual void launch(int lane, int layer) = 0;
   [[nodiscard]] virtual bool ready(int lane) = 0;
-  virtual AttentionOutput take(int lane) = 0;                  // waits if not ready; valid until the next launch of this lane
+  virtual AttentionOutput take(int lane) = 0;                    // waits if not ready; valid until the next launch of this lane
   virtual void absorb(int lane, std::span<const float> sum) = 0; // [tokens * hidden]
   // Final norm and head for the batch's tokens first..first+count-1 -> out[count * vocab].
   virtual void logits(int lane, int first, int count, std::span<float> out) = 0;

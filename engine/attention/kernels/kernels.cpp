@@ -1,0 +1,24 @@
+#include "engine/attention/kernels/kernels.hpp"
+
+namespace ductl::engine {
+
+const Kernels& scalar_kernels() {
+  static constexpr Kernels kScalar{"scalar",        dense_product_scalar, dense_transposed_scalar,
+                                   rms_norm_scalar, softmax_scalar,       silu_multiply_scalar};
+  return kScalar;
+}
+
+const Kernels* avx2_kernels() {
+  static constexpr Kernels kAvx2{"avx2",        dense_product_avx2, dense_transposed_avx2,
+                                 rms_norm_avx2, softmax_avx2,       silu_multiply_avx2};
+  static const bool kThere =
+      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("f16c") != 0;
+  return kThere ? &kAvx2 : nullptr;
+}
+
+const Kernels& kernels() {
+  static const Kernels& chosen = avx2_kernels() != nullptr ? *avx2_kernels() : scalar_kernels();
+  return chosen;
+}
+
+} // namespace ductl::engine
