@@ -1,0 +1,93 @@
+#include "weights/budget.hpp"
+
+#include "tests/weights/temporary_checkpoint.hpp"
+
+#include <gmock/gmock.h>
+
+namespace ductl::weights {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+ModelConfig config_of(const std::string& name) {
+  const auto file = std::filesystem::path(DUCTL_SOURCE_DIR) / "tests/weights/configs" / (name + ".json");
+  const auto config = parse_model_config(test::read_file(file), "", file.string());
+  EXPECT_TRUE(config) << (config ? "" : config.error().text());
+  return config.value_or(ModelConfig{});
+}
+
+struct Published {
+  const char* model;
+  std::uint64_t total, host, ducks; // host with DenseShared
+  std::uint64_t kv_values;          // kept numbers a token
+};
+class PublishedSizes : public testing::TestWithParam<Published> {};
+
+TEST_P(PublishedSizes, follow_from_the_config_to_the_last_parameter) {
+  const Published& p = GetParam();
+  const ModelConfig config = config_of(p.model);
+  const bool dense = config.moe.experts == 0;
+  const ModelSizes sizes = model_sizes(config, dense ? HostFfn::None : HostFfn::DenseShared);
+  EXPECT_EQ(sizes.parameters, p.total);
+  EXPECT_EQ(sizes.host_parameters, p.host);
+  EXPECT_EQ(sizes.duck_parameters, p.ducks);
+  EXPECT_EQ(sizes.kv_bytes_per_token, p.kv_values * 4);
+}
+
+// Published totals; kv_values is the bf16 bytes of a token, halved.
+INSTANTIATE_TEST_SUITE_P(
+    Budget, PublishedSizes,
+    testing::Values(Published{"smollm2_135m", 134'515'008, 54'888'768, 79'626'240, 23'040 / 2},
+                    Published{"qwen3_0_6b", 596'049'920, 331'808'768, 264'241'152, 114'688 / 2},
+                    Published{"qwen3_30b_a3b", 30'532'122'624, 1'541'093'376, 28'991'029'248, 98'304 / 2},
+                    Published{"qwen3_235b_a22b", 235'093'634'560, 7'997'238'784, 227'096'395'776, 192'512 / 2},
+                    Published{"deepseek_v3", 671'026'419'200, 17'117'648'384, 653'908'770'816, 70'272 / 2},
+                    Published{"deepseek_v3_2", 671'877'944'064, 17'969'173'248, 653'908'770'816, 70'272 / 2}),
+    [](const auto& row) { return std::string(row.param.model); });
+
+TEST(Budget, with_every_ffn_on_the_ducks_dense_and_shared_ones_move_there) {
+  const ModelConfig config = config_of("deepseek_v3_2");
+  const ModelSizes all = model_sizes(config), kept = model_sizes(config, HostFfn::DenseShared);
+  EXPECT_EQ(all.parameters, kept.parameters);
+  EXPECT_EQ(all.duck_parameters - kept.duck_parameters, 1'189'085'184u + 2'554'331'136u);
+  EXPECT_GT(all.duck_bytes, kept.duck_bytes);
+  EXPECT_EQ(all.duck_bytes, slice_count(config) * slice_layout(config.hidden).bytes);
+}
+
+TEST(Budget, host_bytes_follow_the_checkpoints_own_types) {
+  EXPECT_EQ(model_sizes(config_of("smollm2_135m")).host_weight_bytes, 2u * 54'888'768u);
+  const double deepseek = static_cast<double>(model_sizes(config_of("deepseek_v3_2"), HostFfn::DenseShared).host_weight_bytes);
+  EXPECT_NEAR(deepseek / 1e9, 19.96, 0.02);
+}
+
+TEST(Budget, a_model_that_fits_and_figures_nobody_could_tell_are_fine) {
+  Budget budget;
+  budget.ducks = {{"duck01", 100, 100}, {"duck02", 100, 0}};
+  budget.host_needed = 5;
+  budget.disk_needed = 1;
+  budget.disk_available = 1;
+  EXPECT_TRUE(check_budget(budget));
+}
+
+TEST(Budget, every_shortage_stands_in_one_error_with_both_figures_and_the_setting_to_change) {
+  Budget budget;
+  budget.ducks = {{"duck01", 3'000'000'000, 2'000'000'000}, {"duck02", 10, 20}, {"duck03", 11, 10}};
+  budget.host_needed = 7'000'000'000;
+  budget.host_available = 6'999'999'999;
+  budget.disk_needed = 2;
+  budget.disk_available = 1;
+  budget.context = 8192;
+  const auto result = check_budget(budget);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kModelDoesNotFit);
+  for (const char* text : {"duck01", "3000000000", "2000000000", "duck03", "8192 tokens", "7000000000", "6999999999", "disk"}) {
+    EXPECT_THAT(result.error().message, HasSubstr(text));
+  }
+  EXPECT_THAT(result.error().message, Not(HasSubstr("duck02")));
+  for (const char* text : {"engine.context_length", "model.source", "XDG_CACHE_HOME"})
+    EXPECT_THAT(result.error().next, HasSubstr(text));
+}
+
+} // namespace
+} // namespace ductl::weights
