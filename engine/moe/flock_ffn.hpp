@@ -4,15 +4,21 @@
 
 #include "agent/transport/transport.hpp"
 #include "engine/moe/ffn.hpp"
+#include "inventory/clock.hpp"
 #include "inventory/inventory.hpp"
 #include "weights/manifest.hpp"
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ductl::engine {
 
-struct FlockDuck { std::string name; int port_index = 0; agent::Endpoint data; };
+struct FlockDuck {
+  std::string name;
+  int port_index = 0;
+  agent::Endpoint data;
+};
 
 struct FlockFfnOptions {
   std::vector<FlockDuck> ducks; // index = number on the wire
@@ -20,12 +26,13 @@ struct FlockFfnOptions {
   std::uint32_t epoch = 0;
   bool bf16_hidden = false;
   std::chrono::milliseconds dead_after{5000};
+  Instant (*clock)() = &Clock::now; // a simulated network brings its own
 };
 
 struct FlockStats {
   std::uint64_t rounds = 0, repeats = 0 /* fixed-point rungs climbed */, nacks_sent = 0, nacks_received = 0, soft_timeouts = 0,
-                frames_in = 0, frames_out = 0, frames_corrupt = 0, frames_foreign = 0, frames_duplicate = 0;
-};
+                frames_in = 0, frames_out = 0, frames_corrupt = 0, frames_foreign = 0, frames_duplicate = 0, frames_malformed = 0;
+}; // nacks_sent counts questions asked by the clock (soft_timeouts) as well; frames_duplicate also those of rounds that are over
 
 class FlockFfn : public Ffn {
 public:
