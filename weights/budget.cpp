@@ -48,9 +48,11 @@ void add_mla(const ModelConfig& c, Tally& tally) {
   const Mla& m = c.mla;
   const std::uint64_t heads = wide(c.heads), hidden = wide(c.hidden), q_rank = wide(m.q_lora_rank),
                       kv_rank = wide(m.kv_lora_rank);
-  tally.projection(q_rank, hidden);
-  tally.plain(q_rank);
-  tally.projection(heads * wide(m.nope_dim + m.rope_dim), q_rank);
+  if (q_rank > 0) {
+    tally.projection(q_rank, hidden);
+    tally.plain(q_rank);
+  }
+  tally.projection(heads * wide(m.nope_dim + m.rope_dim), q_rank > 0 ? q_rank : hidden);
   tally.projection(kv_rank + wide(m.rope_dim), hidden);
   tally.plain(kv_rank);
   tally.projection(heads * wide(m.nope_dim + m.v_dim), kv_rank);

@@ -30,6 +30,11 @@ const nlohmann::json* ConfigReader::find(const char* name) const {
   return field(root_, name);
 }
 
+bool ConfigReader::is_null(const char* name) const {
+  if (find(name) != nullptr) return false;
+  return root_.contains(name) || (text_ != nullptr && text_->contains(name));
+}
+
 std::vector<const nlohmann::json*> ConfigReader::find_all(const char* name) const {
   std::vector<const nlohmann::json*> values;
   if (const auto* value = field(root_, name)) values.push_back(value);

@@ -20,6 +20,8 @@ public:
 
   // The field, or null when absent (or JSON null). The text_config's own value wins over the root's.
   [[nodiscard]] const nlohmann::json* find(const char* name) const;
+  // True when the field is written, and written as null.
+  [[nodiscard]] bool is_null(const char* name) const;
   // All values that the field has, root first: for fields where both places must be looked at.
   [[nodiscard]] std::vector<const nlohmann::json*> find_all(const char* name) const;
 

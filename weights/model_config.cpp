@@ -164,10 +164,9 @@ void read_plain_attention(ConfigReader& in, ModelConfig& out) {
 }
 
 void read_mla(ConfigReader& in, ModelConfig& out) {
-  if (in.find("q_lora_rank") == nullptr)
-    in.wrong("q_lora_rank", "is missing or null: queries without a low-rank form are not supported");
-  else
-    out.mla.q_lora_rank = in.integer("q_lora_rank", 1, kWide);
+  // null is said, not forgotten: queries come straight from q_proj. The indexer needs the low-rank form.
+  const bool plain_q = in.is_null("q_lora_rank") && out.family == Family::DeepseekV3;
+  if (!plain_q) out.mla.q_lora_rank = in.integer("q_lora_rank", 1, kWide);
   out.mla.kv_lora_rank = in.integer("kv_lora_rank", 1, kWide);
   out.mla.nope_dim = in.integer("qk_nope_head_dim", 1, 4096);
   out.mla.rope_dim = in.integer("qk_rope_head_dim", 2, 4096);

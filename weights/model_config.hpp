@@ -39,7 +39,8 @@ struct Moe {
   double scale = 1;            // routed_scaling_factor
 };
 
-struct Mla { // multi-head latent attention; kv_lora_rank == 0 means plain attention
+struct Mla { // multi-head latent attention; kv_lora_rank == 0 means plain attention,
+             // q_lora_rank == 0 queries straight from q_proj
   int q_lora_rank = 0, kv_lora_rank = 0, nope_dim = 0, rope_dim = 0, v_dim = 0;
 };
 

@@ -85,6 +85,13 @@ TEST(ModelConfig, deepseek_v32_has_latent_attention_grouped_routing_yarn_and_an_
   EXPECT_EQ(parsed(config_of("deepseek_v3")).indexer.heads, 0);
 }
 
+TEST(ModelConfig, queries_without_a_low_rank_form_are_said_by_null_and_not_by_silence) {
+  EXPECT_EQ(parsed(changed(config_of("deepseek_v3"), {{"q_lora_rank", nullptr}})).mla.q_lora_rank, 0);
+  json silent = config_of("deepseek_v3");
+  silent.erase("q_lora_rank");
+  expect_refused(silent, "q_lora_rank is missing");
+}
+
 TEST(ModelConfig, fields_are_found_in_text_config_and_in_both_spellings_of_rope_and_dtype) {
   json text = config_of("qwen3_0_6b");
   text.erase("rope_theta");
@@ -146,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"qwen3_30b_a3b", {{"decoder_sparse_step", 2}}, "decoder_sparse_step"},
         Refusal{"deepseek_v3", {{"scoring_func", "softmax"}}, "scoring_func"},
         Refusal{"deepseek_v3", {{"topk_method", "greedy"}}, "topk_method"},
-        Refusal{"deepseek_v3", {{"q_lora_rank", nullptr}}, "q_lora_rank"},
+        Refusal{"deepseek_v3_2", {{"q_lora_rank", nullptr}}, "q_lora_rank"},
         Refusal{"deepseek_v3", {{"moe_layer_freq", 2}}, "moe_layer_freq"},
         Refusal{"deepseek_v3", {{"index_topk", 2048}}, "index_topk"},
         Refusal{"deepseek_v3_2", {{"index_topk", nullptr}}, "index_topk is missing"},
