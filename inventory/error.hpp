@@ -43,6 +43,8 @@ enum class ErrorCode : int {
   kEngineStart = 502, // duck-engine did not come up
   kState = 503,       // the state folder cannot be used
   kNotConfirmed = 504,
+  kEngineUnreachable = 505, // no duck-engine answers, or it is not ready
+  kEngineAnswer = 506,      // an answer that ended in an error, or is not what the API promises
   // 06xx netboot and its HTTP server
   kHttpServer = 600,
   // 09xx

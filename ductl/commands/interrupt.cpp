@@ -11,21 +11,23 @@ namespace {
 constexpr std::array kSignals{SIGINT, SIGTERM};
 
 volatile std::sig_atomic_t caught = 0;
+volatile std::sig_atomic_t second_ends = 1;
 bool watching = false;
 std::array<struct sigaction, kSignals.size()> before;
 
 void remember(int number) {
   constexpr int kSignalBase = 128; // the shell's convention: 130, 143
-  if (caught != 0) ::_exit(kSignalBase + number);
+  if (caught != 0 && second_ends != 0) ::_exit(kSignalBase + number);
   caught = number;
 }
 
 } // namespace
 
-InterruptWatch::InterruptWatch() {
+InterruptWatch::InterruptWatch(SecondSignal second) {
   assert(!watching);
   watching = true;
   caught = 0;
+  second_ends = second == SecondSignal::Ends ? 1 : 0;
   struct sigaction action {};
   action.sa_handler = remember; // without SA_RESTART: what blocks comes back with EINTR and asks
   sigemptyset(&action.sa_mask);

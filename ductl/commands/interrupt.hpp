@@ -3,11 +3,16 @@
 
 namespace ductl::commands {
 
-// While one lives, the first SIGINT or SIGTERM is only remembered; a second ends the process with 130 or 143.
-// The handlers of before come back afterwards. One at a time, on the main thread.
+enum class SecondSignal {
+  Ends,   // the process, at once, with 130 or 143
+  Ignored // for loops that always answer the first one, and that must put a terminal back in order
+};
+
+// While one lives, the first SIGINT or SIGTERM is only remembered. The handlers of before come back afterwards.
+// One at a time, on the main thread.
 class InterruptWatch {
 public:
-  InterruptWatch();
+  explicit InterruptWatch(SecondSignal second = SecondSignal::Ends);
   ~InterruptWatch();
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;

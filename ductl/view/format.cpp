@@ -42,9 +42,13 @@ std::string duration_text(std::chrono::nanoseconds span) {
 }
 
 std::string count_text(std::uint64_t count) {
-  std::string digits = std::to_string(count);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
+  const std::string digits = std::to_string(count);
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
 }
 
 std::string timestamp_text(std::chrono::system_clock::time_point when) { return time_text(when, false, "%Y-%m-%dT%H:%M:%SZ"); }

@@ -65,11 +65,26 @@ std::string printable(std::string_view text) {
   out.reserve(text.size());
   while (!text.empty()) {
     const Character character = first_character(text);
-    if (character.code_point < 0 || is_control(character.code_point))
-      out += character.code_point == '\t' ? " " : "\ufffd";
+    if (character.code_point == '\t')
+      out += ' ';
+    else if (character.code_point < 0 || is_control(character.code_point))
+      out += "\ufffd";
     else
       out.append(text.substr(0, character.bytes));
     text.remove_prefix(character.bytes);
+  }
+  return out;
+}
+
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t kept = text.find_first_of("\n\t");
+    out += printable(text.substr(0, kept));
+    if (kept == std::string_view::npos) break;
+    out += text[kept];
+    text.remove_prefix(kept + 1);
   }
   return out;
 }

@@ -14,6 +14,8 @@ enum class Style { Plain, Bold, Dim, Red, Green, Yellow, Cyan };
 [[nodiscard]] int display_width(std::string_view text);
 // Control characters (and bytes that are not UTF-8) replaced, so that what a peer or a file said can't steer the terminal.
 [[nodiscard]] std::string printable(std::string_view text);
+// The same for text of several lines: newlines and tabs stay.
+[[nodiscard]] std::string printable_lines(std::string_view text);
 // The longest beginning that takes at most `width` cells, ending in "…" when something was cut.
 [[nodiscard]] std::string cut(std::string_view text, int width);
 

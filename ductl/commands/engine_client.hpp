@@ -1,0 +1,25 @@
+// A conversation with duck-engine over HTTP (libcurl). Blocks; one call at a time.
+#pragma once
+
+#include "ductl/commands/chat_api.hpp"
+#include "inventory/inventory.hpp"
+
+#include <functional>
+
+namespace ductl::commands {
+
+struct EngineAddress {
+  std::string url;      // "http://127.0.0.1:7411"
+  std::string log_file; // named in errors
+  std::string key;      // bearer token; empty = none
+};
+[[nodiscard]] EngineAddress engine_address(const inventory::Flock& flock);
+
+// Sends `request` and gives out the text as it comes. `stop` is asked a few times a second and after each piece; when it
+// says yes, the connection is closed (which ends the work in the engine) and the answer so far comes back, marked stopped.
+// No engine: kEngineUnreachable, which says `ductl up`.
+[[nodiscard]] Expected<Answer> ask_engine(const EngineAddress& engine, const ChatRequest& request,
+                                          const std::function<void(std::string_view)>& on_text,
+                                          const std::function<bool()>& stop);
+
+} // namespace ductl::commands

@@ -1,0 +1,100 @@
+#include "ductl/commands/run.hpp"
+
+#include "ductl/commands/command.hpp"
+#include "ductl/commands/engine_client.hpp"
+#include "ductl/commands/interrupt.hpp"
+#include "ductl/commands/sampling_options.hpp"
+#include "ductl/view/style.hpp"
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <fmt/format.h>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace ductl::commands {
+namespace {
+
+struct RunOptions {
+  AskOptions ask;
+  std::string prompt; // "-" = stdin
+  std::string csv_file;
+};
+
+Expected<void> write_csv(const std::string& file, const std::string& csv) {
+  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
+  stream << csv;
+  stream.close();
+  if (!stream)
+    return fail(ErrorCode::kUsage, "the token times cannot be written", file, "is the folder there, and may you write to it?");
+  return {};
+}
+
+nlohmann::ordered_json document(const Answer& answer) {
+  return {{"schema", "ductl/run/v1"},
+          {"answer", answer.text},
+          {"finish_reason", answer.finish_reason},
+          {"usage", {{"prompt_tokens", answer.input_tokens}, {"completion_tokens", answer.output_tokens}}},
+          {"stats_line", answer.stats_line}};
+}
+
+ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
+  std::string prompt = options.prompt;
+  if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  if (prompt.empty()) return context.report({ErrorCode::kUsage, "the prompt is empty", "", "ductl run \"a prompt\"", {}});
+  const inventory::Flock* flock = context.flock();
+  if (flock == nullptr) return ExitCode::Usage;
+
+  ChatRequest request;
+  if (!options.ask.system.empty()) request.messages.push_back({"system", options.ask.system});
+  request.messages.push_back({"user", prompt});
+  request.sampling = options.ask.sampling;
+  request.token_times = !options.csv_file.empty();
+
+  const InterruptWatch watch;
+  bool line_open = false; // text stands on stdout without its newline
+  const auto on_text = [&](std::string_view text) {
+    if (context.wants_json()) return;
+    context.out.write(context.out.is_terminal ? view::printable_lines(text) : std::string(text));
+    line_open = true;
+  };
+  const auto answer = ask_engine(engine_address(*flock), request, on_text, [] { return InterruptWatch::signal() != 0; });
+  if (line_open) context.out.write("\n");
+  if (!answer) return context.report(answer.error());
+  if (answer->stopped) {
+    context.say("stopped");
+    return InterruptWatch::signal() == SIGTERM ? ExitCode::Terminated : ExitCode::Interrupted;
+  }
+  if (context.wants_json()) context.write_json(document(*answer));
+  if (!answer->stats_line.empty()) context.say(view::printable(answer->stats_line));
+  if (answer->finish_reason == "length")
+    context.say("the answer was cut at the longest length allowed (--max-tokens, or the context)");
+  if (!options.csv_file.empty()) {
+    if (const auto written = write_csv(options.csv_file, answer->token_csv); !written) return context.report(written.error());
+  }
+  if (answer->text.empty())
+    return context.report(
+        {ErrorCode::kEngineAnswer, "the model gave no answer", "", "ask in another way, or allow more tokens", {}});
+  return ExitCode::Ok;
+}
+
+} // namespace
+
+void add_run(CLI::App& app, CommandContext& context) {
+  CLI::App* verb = app.add_subcommand("run", "One answer to one prompt, on stdout");
+  auto options = std::make_shared<RunOptions>();
+  verb->add_option("PROMPT", options->prompt, "The prompt; - reads it from stdin")->required();
+  verb->add_option("--csv", options->csv_file, "Write what each token cost (send, wait, compute, fetch, reduce)")
+      ->type_name("FILE");
+  add_ask_options(*verb, options->ask);
+  verb->footer("Stdout carries only the answer; the statistics go to stderr.\n"
+               "Examples:\n  ductl run \"What is the capital of France?\"\n"
+               "  git diff | ductl run - --system \"Write a commit message for this diff.\"\n"
+               "  ductl run \"Count to ten.\" --csv tokens.csv -o json | jq -r .answer");
+  verb->callback([&context, options] { context.choose([&context, options] { return run_prompt(context, *options); }); });
+}
+
+} // namespace ductl::commands
