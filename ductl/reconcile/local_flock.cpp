@@ -3,7 +3,7 @@
 #include "agent/client/flock_key.hpp"
 #include "ductl/power/launch.hpp"
 #include "ductl/power/process_driver.hpp"
-#include "ductl/reconcile/engine_client.hpp"
+#include "ductl/reconcile/engine_probe.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-// What an inventory may ask for and this version can't drive: refused by name before anything is done.
+// What an inventory may ask for and this version cannot drive: refused by name before anything is done.
 #pragma once
 
 #include "inventory/inventory.hpp"

@@ -1,4 +1,4 @@
-#include "ductl/reconcile/engine_client.hpp"
+#include "ductl/reconcile/engine_probe.hpp"
 
 #include <curl/curl.h>
 #include <fmt/format.h>

@@ -1,0 +1,71 @@
+#include "ductl/commands/down.hpp"
+
+#include "ductl/commands/command.hpp"
+#include "ductl/commands/interrupt.hpp"
+#include "ductl/commands/walk_view.hpp"
+#include "ductl/reconcile/raise.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace ductl::commands {
+namespace {
+
+struct DownOptions {
+  bool dry_run = false;
+};
+
+void write_result(CommandContext& context, const std::string& flock, int actions, bool dry_run) {
+  if (context.wants_json()) {
+    context.write_json({{"schema", "ductl/down/v1"}, {"changed", actions > 0 && !dry_run}, {"actions", dry_run ? 0 : actions}});
+  } else if (actions == 0) {
+    context.out.write(fmt::format("Nothing to do: nothing of flock {} runs.\n", flock));
+  } else if (!dry_run) {
+    context.out.write(
+        fmt::format("Stopped: {} of flock {}.\n", actions == 1 ? "1 process" : fmt::format("{} processes", actions), flock));
+  }
+}
+
+ExitCode run_down(CommandContext& context, const DownOptions& options) {
+  const inventory::Flock* inventory = context.flock();
+  if (inventory == nullptr) return ExitCode::Usage;
+  reconcile::LocalFlock flock(*inventory, agent::state_folder(inventory->name));
+  const reconcile::Desired desired = reconcile::remembered_state(*inventory, flock.state(), reconcile::Goal::Down);
+  const reconcile::Plan plan = reconcile::plan_actions(desired, flock.hands().observe(desired));
+  for (const reconcile::Action& action : plan.actions) context.err.write(action_text(action) + "\n");
+  const int count = static_cast<int>(plan.actions.size());
+  if (options.dry_run) {
+    write_result(context, inventory->name, count, true);
+    return ExitCode::Ok;
+  }
+  // A flock of processes is soon up again, so that scripts need no --yes; a person at a terminal is asked.
+  if (count > 0 && context.input_is_terminal && context.err.is_terminal) {
+    const auto confirmed =
+        context.confirm(fmt::format("stop {} of flock {}", count == 1 ? "this process" : "these processes", inventory->name));
+    if (!confirmed) return context.report(confirmed.error());
+  }
+  const InterruptWatch interrupts;
+  WalkView view(context);
+  reconcile::WalkOptions walk;
+  walk.interrupted = [] { return InterruptWatch::signal() != 0; };
+  walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
+  const reconcile::ReconcileReport report = reconcile::lower_flock(flock, walk);
+  view.close();
+  if (!report.converged()) return report_errors(context, report.errors);
+  write_result(context, inventory->name, report.actions, false);
+  return ExitCode::Ok;
+}
+
+} // namespace
+
+void add_down(CLI::App& app, CommandContext& context) {
+  CLI::App* verb = app.add_subcommand("down", "Stop the engine and every duck of the flock");
+  const auto options = std::make_shared<DownOptions>();
+  verb->add_flag("--dry-run", options->dry_run, "Only say what would be stopped");
+  verb->footer("Says what it will stop, and asks on a terminal (--yes: does not ask). Key, placement and logs stay in the state\n"
+               "folder; slices are gone with the ducks' memory, and `ductl up` sends them again.");
+  verb->callback([&context, options] { context.choose([&context, options] { return run_down(context, *options); }); });
+}
+
+} // namespace ductl::commands

@@ -1,0 +1,117 @@
+#include "ductl/commands/model.hpp"
+
+#include "ductl/commands/command.hpp"
+#include "ductl/commands/interrupt.hpp"
+#include "ductl/commands/walk_view.hpp"
+#include "ductl/power/foreground.hpp"
+#include "ductl/power/launch.hpp"
+#include "ductl/reconcile/temporary_flock.hpp"
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <fmt/format.h>
+
+namespace ductl::commands {
+namespace {
+
+struct ModelOptions {
+  std::string verb, path;
+  int ducks = 0; // 0 = none: the engine computes every FFN itself, unquantised
+  bool no_ducks = false, no_special = false, all = false;
+  std::string ids, text, hidden;
+};
+
+// What duck-engine understands (engine/main.cpp), without the place of the ducks.
+std::vector<std::string> engine_arguments(const CommandContext& context, const ModelOptions& options) {
+  std::vector<std::string> words{"model", options.verb, options.path};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {name, value});
+  };
+  add("--ids", options.ids);
+  add("--text", options.text);
+  add("--hidden", options.hidden);
+  if (options.all) words.emplace_back("--all");
+  if (options.no_special) words.emplace_back("--no-special");
+  if (options.verb == "show" && context.wants_json()) words.emplace_back("--json");
+  return words;
+}
+
+ExitCode interrupted_code() { return InterruptWatch::signal() == SIGTERM ? ExitCode::Terminated : ExitCode::Interrupted; }
+
+ExitCode run_engine(CommandContext& context, const std::vector<std::string>& arguments) {
+  const auto program = power::sibling_program(reconcile::kEngineProcess);
+  if (!program) return context.report(program.error());
+  const auto code = power::run_foreground(*program, arguments, [] { return InterruptWatch::signal() != 0; });
+  if (!code) return context.report(code.error());
+  if (InterruptWatch::signal() != 0) return interrupted_code();
+  return static_cast<ExitCode>(*code);
+}
+
+ExitCode run_with_ducks(CommandContext& context, const ModelOptions& options) {
+  auto flock = reconcile::TemporaryFlock::make(options.ducks, options.path);
+  if (!flock) return context.report(flock.error());
+  WalkView view(context);
+  reconcile::WalkOptions walk;
+  walk.interrupted = [] { return InterruptWatch::signal() != 0; };
+  walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
+  const reconcile::ReconcileReport report = (*flock)->raise(walk);
+  view.close();
+  if (!report.converged()) return report_errors(context, report.errors);
+  std::vector<std::string> arguments = engine_arguments(context, options);
+  arguments.insert(arguments.end(), {"--state", (*flock)->state().root.string()});
+  return run_engine(context, arguments);
+}
+
+ExitCode run_model(CommandContext& context, const ModelOptions& options) {
+  const InterruptWatch interrupts; // the temporary flock goes down on Ctrl-C too
+  if (options.ducks > 0) return run_with_ducks(context, options);
+  std::vector<std::string> arguments = engine_arguments(context, options);
+  if (options.verb == "logits" || options.verb == "perplexity") arguments.emplace_back("--no-ducks");
+  return run_engine(context, arguments);
+}
+
+CLI::App* add_verb(CLI::App& model, CommandContext& context, const std::shared_ptr<ModelOptions>& options, const char* name,
+                   const char* description) {
+  CLI::App* verb = model.add_subcommand(name, description);
+  verb->add_option("PATH", options->path, "A checkpoint's folder, or org/name in the Hugging Face cache")->required();
+  verb->callback([&context, options, name] {
+    options->verb = name;
+    context.choose([&context, options] { return run_model(context, *options); });
+  });
+  return verb;
+}
+
+void add_ducks(CLI::App& verb, const std::shared_ptr<ModelOptions>& options) {
+  CLI::Option* ducks = verb.add_option("--ducks", options->ducks, "Through a temporary flock of N local ducks")
+                           ->type_name("N")
+                           ->check(CLI::Range(1, reconcile::kTemporaryDucksMax));
+  verb.add_flag("--no-ducks", options->no_ducks, "Unquantised weights, all in one process (the default)")->excludes(ducks);
+  verb.add_option("--hidden", options->hidden, "How hidden states travel to the ducks")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->needs(ducks);
+}
+
+} // namespace
+
+void add_model(CLI::App& app, CommandContext& context) {
+  CLI::App* model = app.add_subcommand("model", "Look into a model: sizes, tokens, logits, perplexity");
+  model->require_subcommand(1);
+  model->footer("Examples:\n  ductl model show build/models/smollm2-135m-instruct\n"
+                "  echo '{\"text\": \"Hello\"}' | ductl model tokenize PATH\n"
+                "  ductl model logits PATH --ids 1,2,3 --ducks 4\n  ductl model perplexity PATH --text book.txt --no-ducks\n"
+                "--ducks N raises a flock of its own for this one command and leaves nothing of it behind.");
+  const auto options = std::make_shared<ModelOptions>();
+  add_verb(*model, context, options, "show", "Family, sizes and memory");
+  CLI::App* tokenize = add_verb(*model, context, options, "tokenize", R"(JSON lines {"text": ...} on stdin -> {"ids": [...]})");
+  tokenize->add_flag("--no-special", options->no_special, "Text never yields an added token");
+  add_verb(*model, context, options, "detokenize", R"(JSON lines {"ids": [...]} on stdin -> {"text": ...})");
+  CLI::App* logits = add_verb(*model, context, options, "logits", "Logits of given tokens");
+  logits->add_option("--ids", options->ids, "Token ids, taken as they are")->type_name("1,2,3")->required();
+  logits->add_flag("--all", options->all, "Of every position, not of the last one only");
+  add_ducks(*logits, options);
+  CLI::App* perplexity = add_verb(*model, context, options, "perplexity", "Perplexity on a text, in windows of 1,024 tokens");
+  perplexity->add_option("--text", options->text, "A UTF-8 file")->type_name("FILE")->required()->check(CLI::ExistingFile);
+  add_ducks(*perplexity, options);
+}
+
+} // namespace ductl::commands
