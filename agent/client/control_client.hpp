@@ -1,8 +1,8 @@
 // The host's side of an agent's control plane: HTTP/1.1 + JSON over libcurl (docs/control.md).
 //
-// One client per duck and thread. Every call blocks for at most its timeout and returns what the agent said; an agent
-// that cannot be reached is kAgentUnreachable, one that says no is kAgentRefused with its own words, one of another
-// protocol version kAgentVersion. The flock key goes in the Authorization header and nowhere else.
+// One client per duck and thread; it keeps its connection. Every call blocks for at most its timeout and returns what the agent
+// said; an agent that cannot be reached is kAgentUnreachable, one that says no is kAgentRefused with its own words, one of
+// another protocol version kAgentVersion. The flock key goes in the Authorization header and nowhere else.
 #pragma once
 
 #include "agent/store/slice_store.hpp"
@@ -25,7 +25,7 @@ struct Hello {
   int cores = 0;
   std::string kernels; // "avx2"
   std::string model_id;
-  std::uint32_t epoch = 0;         // active; 0 = none
+  std::uint32_t epoch = 0; // active; 0 = none
   std::uint64_t slices_held = 0, slices_active = 0, slice_bytes = 0;
   std::uint64_t session_tag = 0;
   std::uint16_t data_port = 0;
@@ -45,12 +45,14 @@ struct OutgoingSlice {
 
 class ControlClient {
 public:
-  ControlClient(std::string duck_name, Endpoint control, std::string flock_key, std::chrono::milliseconds timeout);
+  // `log_hint` says in errors where the agent's log is; without it they name the file inside the state folder.
+  ControlClient(std::string duck_name, Endpoint control, std::string flock_key, std::chrono::milliseconds timeout,
+                std::string log_hint = {});
   ~ControlClient();
   ControlClient(ControlClient&&) noexcept;
   ControlClient& operator=(ControlClient&&) noexcept;
 
-  [[nodiscard]] Expected<Hello> hello();
+  [[nodiscard]] Expected<Hello> hello(); // session_tag is 0 when the key is not this agent's
   [[nodiscard]] Expected<AgentStats> stats();
   [[nodiscard]] Expected<void> set_model(const StoreModel& model);
   [[nodiscard]] Expected<std::vector<weights::SliceDigest>> layer_digests(); // combined_digest of each layer's held slices
@@ -59,7 +61,8 @@ public:
   [[nodiscard]] Expected<void> drop(std::span<const weights::SliceId> ids);
   [[nodiscard]] Expected<void> activate(std::uint32_t epoch, std::span<const weights::SliceId> ids);
   [[nodiscard]] Expected<void> start_session(std::uint64_t tag, std::uint32_t epoch, std::uint16_t duck, bool bf16_hidden);
-  [[nodiscard]] Expected<void> power_off(); // the agent ends (a real duck switches off)
+  [[nodiscard]] Expected<void> power_off();                                        // the agent ends (a real duck switches off)
+  [[nodiscard]] Expected<std::string> log_tail(std::size_t bytes_max = 64 * 1024); // whole lines
 
 private:
   struct Impl;

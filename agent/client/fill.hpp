@@ -21,7 +21,10 @@ struct FillPlan { // of one duck, found by comparing
 [[nodiscard]] Expected<FillPlan> plan_fill(ControlClient& client, const Hello& hello, const weights::Manifest& manifest,
                                            const weights::Placement& placement, int duck);
 
-struct FillProgress { std::uint64_t bytes_sent = 0, bytes_total = 0; int slices_sent = 0, slices_total = 0; };
+struct FillProgress {
+  std::uint64_t bytes_sent = 0, bytes_total = 0;
+  int slices_sent = 0, slices_total = 0;
+};
 // Packs and sends. Reports after each body. Re-checks nothing: plan_fill again to see that it is done.
 [[nodiscard]] Expected<void> fill_duck(ControlClient& client, const FillPlan& plan, const weights::Checkpoint& checkpoint,
                                        const weights::Manifest& manifest, const weights::Placement& placement, int duck,

@@ -9,8 +9,8 @@
 
 namespace ductl::agent {
 
-[[nodiscard]] Expected<std::string> load_flock_key(const std::filesystem::path& file); // refuses a file that others may read
+[[nodiscard]] Expected<std::string> load_flock_key(const std::filesystem::path& file);   // refuses a file that others may read
 [[nodiscard]] Expected<std::string> obtain_flock_key(const std::filesystem::path& file); // makes it when absent (atomically)
-[[nodiscard]] Expected<std::string> read_flock_key(int descriptor); // inherited; read to the end and closed
+[[nodiscard]] Expected<std::string> read_flock_key(int descriptor);                      // inherited; read to the end and closed
 
 } // namespace ductl::agent

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +22,8 @@ RawClient::RawClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | S
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int on = 1;
+  ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) close();
 }
 

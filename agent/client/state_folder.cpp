@@ -1,0 +1,44 @@
+#include "agent/client/state_folder.hpp"
+
+#include <fmt/format.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace ductl::agent {
+
+namespace {
+
+std::filesystem::path home_folder() {
+  if (const char* home = std::getenv("HOME"); home && *home == '/') return home;
+  const passwd* user = ::getpwuid(::getuid()); // a service without HOME
+  return user && user->pw_dir ? user->pw_dir : "/";
+}
+
+// The XDG rule: a relative value counts as none.
+std::filesystem::path xdg_folder(const char* variable, const char* under_home) {
+  if (const char* value = std::getenv(variable); value && *value == '/') return value;
+  return home_folder() / under_home;
+}
+
+} // namespace
+
+StateFolder state_folder(const std::string& flock) { return {xdg_folder("XDG_STATE_HOME", ".local/state") / "ductl" / flock}; }
+
+std::filesystem::path cache_folder() { return xdg_folder("XDG_CACHE_HOME", ".cache") / "ductl"; }
+
+Expected<void> make_state_folder(const StateFolder& folder) {
+  for (const auto& path : {folder.root, folder.root / "log", folder.root / "run"}) {
+    std::error_code ec;
+    std::filesystem::create_directories(path, ec);
+    if (!ec && ::chmod(path.c_str(), 0700) != 0) ec.assign(errno, std::generic_category());
+    if (ec)
+      return fail(ErrorCode::kState, fmt::format("the state folder cannot be made: {}", ec.message()), path,
+                  "make it writable for you, or set XDG_STATE_HOME to a folder that is");
+  }
+  return {};
+}
+
+} // namespace ductl::agent
