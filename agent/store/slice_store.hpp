@@ -33,9 +33,9 @@ struct ActiveSlice {
   float guard_factor = 0; // at rung 0
 };
 struct ActiveLayer {
-  std::vector<ActiveSlice> slices;      // sorted by expert, index
-  std::vector<std::uint32_t> first;     // [experts + 1]: slices of expert e are first[e] .. first[e+1]-1
-  std::vector<float> fixed_scale;       // [blocks] 2^exponent
+  std::vector<ActiveSlice> slices;  // sorted by expert, index
+  std::vector<std::uint32_t> first; // [experts + 1]: slices of expert e are first[e] .. first[e+1]-1
+  std::vector<float> fixed_scale;   // [blocks] 2^exponent
 };
 struct ActiveIndex {
   std::uint32_t epoch = 0;
@@ -46,12 +46,16 @@ struct ActiveIndex {
 class SliceStore {
 public:
   virtual ~SliceStore() = default;
-  // A new model drops every slice of the old one.
+  // A new model drops every slice of the old one and ends its epoch; the same one again changes nothing.
   [[nodiscard]] virtual Expected<void> set_model(const StoreModel& model) = 0;
-  [[nodiscard]] virtual std::string model_id() const = 0; // "" = none
+  [[nodiscard]] virtual std::string model_id() const = 0;    // "" = none
+  [[nodiscard]] virtual int layers() const = 0;              // of the model; 0 = none
+  [[nodiscard]] virtual std::size_t slice_bytes() const = 0; // 0 = no model
   // Copies `bytes`; refuses a wrong size or a digest that does not match.
-  [[nodiscard]] virtual Expected<void> put(weights::SliceId id, std::span<const std::byte> bytes, weights::SliceDigest digest) = 0;
-  virtual std::size_t drop(std::span<const weights::SliceId> ids) = 0; // how many were there
+  [[nodiscard]] virtual Expected<void> put(weights::SliceId id, std::span<const std::byte> bytes,
+                                           weights::SliceDigest digest) = 0;
+  // Forgets them; their memory stays while an active index refers to it.
+  virtual std::size_t drop(std::span<const weights::SliceId> ids) = 0;             // how many were there
   [[nodiscard]] virtual std::vector<weights::HeldSlice> list(int layer) const = 0; // sorted by id
   [[nodiscard]] virtual std::uint64_t count() const = 0;
   [[nodiscard]] virtual std::uint64_t bytes() const = 0;
@@ -62,6 +66,7 @@ public:
   [[nodiscard]] virtual std::shared_ptr<const ActiveIndex> active() const = 0; // null = none
 };
 
-[[nodiscard]] std::unique_ptr<SliceStore> make_slice_store();
+// Refuses slices beyond `bytes_max`.
+[[nodiscard]] std::unique_ptr<SliceStore> make_slice_store(std::uint64_t bytes_max = ~std::uint64_t{0});
 
 } // namespace ductl::agent
