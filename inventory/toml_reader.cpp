@@ -56,10 +56,11 @@ Mark TableReader::mark(const std::string& key) const {
   return mark_of(value != nullptr ? *value : *table_);
 }
 
-// toml11 keeps no place of a key; it stands before its value, nearly always in the same line.
+// toml11 keeps no place of a key; it stands before its value, nearly always in the same line, or within "[section]".
 Mark TableReader::key_mark(const std::string& key, const toml::value& value) const {
   Mark mark = mark_of(value);
-  const std::size_t found = mark.line_text.rfind(key, mark.column - 1);
+  std::size_t found = mark.line_text.rfind(key, mark.column - 1);
+  if (found == std::string::npos) found = mark.line_text.find(key, mark.column - 1);
   if (found != std::string::npos) mark.column = found + 1, mark.length = key.size();
   return mark;
 }
