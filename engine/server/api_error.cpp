@@ -40,7 +40,6 @@ nlohmann::json ApiError::json() const {
             {"param", text_or_null(param)},
             {"code", text_or_null(code)},
             {"ductl_code", text_or_null(ductl_code)},
-            {"place", text_or_null(place)},
             {"next", text_or_null(next)}}}};
 }
 
@@ -52,20 +51,20 @@ ApiError to_api_error(const Error& error) {
   out.code = error.code == ErrorCode::kContextLength ? "context_length_exceeded"
              : out.status == 429                     ? "queue_full"
                                                      : out.ductl_code;
-  out.place = error.place;
-  out.next = error.next;
+  // Each thing is said once: clients of OpenAI's show only the message, ours shows the three parts.
   out.message = error.message;
   if (out.status == 400) {
     out.param = error.place;
-  } else if (!error.place.empty()) {
-    out.message += " (" + error.place + ")";
+    if (!error.next.empty()) out.message += "; " + error.next;
+  } else {
+    if (!error.place.empty()) out.message += " (" + error.place + ")";
+    out.next = error.next;
   }
-  if (!error.next.empty()) out.message += "; " + error.next;
   return out;
 }
 
 ApiError api_error(int status, std::string code, std::string message, std::string param) {
-  return {status, type_of(status), std::move(code), std::move(message), std::move(param), {}, {}, {}};
+  return {status, type_of(status), std::move(code), std::move(message), std::move(param), {}, {}};
 }
 
 } // namespace ductl::engine

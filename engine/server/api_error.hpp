@@ -11,9 +11,9 @@ struct ApiError {
   int status = 500;
   std::string type;    // invalid_request_error, authentication_error, ...
   std::string code;    // OpenAI's word where it has one, else ductl's ("D0304")
-  std::string message; // with the place and the next step
+  std::string message; // with the place; for a fault of the request with the next step too
   std::string param;   // the field of the request, "" when it is none
-  std::string ductl_code, place, next;
+  std::string ductl_code, next;
 
   [[nodiscard]] nlohmann::json json() const; // {"error": {...}}
 };

@@ -85,7 +85,7 @@ private:
   }
 
   static bool only(std::string_view method, const http::Request& request, http::Response& response) {
-    if (request.method == method) return true;
+    if (request.method == method || (method == "GET" && request.method == "HEAD")) return true;
     const ApiError error = api_error(405, "method_not_allowed", fmt::format("{} takes only {}", request.path, method));
     send_json(response, 405, error.json(), {{"Allow", std::string(method)}});
     return false;
