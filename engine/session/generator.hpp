@@ -15,7 +15,7 @@ namespace ductl::engine {
 struct GenerateRequest {
   std::vector<int> prompt;
   SamplingParams sampling;
-  int output_tokens_max = 0; // 0 = up to the context
+  int output_tokens_max = 0;     // 0 = up to the context
   std::vector<std::string> stop; // strings
   std::vector<int> stop_tokens;
   bool token_times = false;
@@ -30,8 +30,8 @@ struct GenerateResult {
 };
 
 struct GenerateCallbacks {
-  std::function<void(std::string_view utf8)> on_text;     // whole characters only; stop strings never appear
-  std::function<bool()> cancelled;                         // asked while waiting, in prefill and before each token
+  std::function<void(std::string_view utf8)> on_text;       // whole characters only; stop strings never appear
+  std::function<bool()> cancelled;                          // asked while waiting, in prefill and before each token
   std::function<void(int processed, int total)> on_prefill; // may be empty
 };
 
@@ -46,5 +46,21 @@ public:
   // Set once a duck has died: generate() then fails at once with this error.
   [[nodiscard]] virtual std::optional<Error> broken() const = 0;
 };
+
+class Forward;
+
+struct GeneratorOptions {
+  std::string model_name;
+  int context_length = 0;    // of every session's cache
+  int queue_max = 64;        // requests that may wait
+  int sessions_max = 1;      // caches that are kept
+  int output_tokens_max = 0; // when a request names none; 0 = up to the context
+};
+// All references must outlive the generator, and nobody else may use `forward` meanwhile. The first cache is made at once: when
+// there is no memory for it, that shows here.
+[[nodiscard]] Expected<std::unique_ptr<Generator>> make_generator(Forward& forward, const Tokenizer& tokenizer,
+                                                                  const ChatFormat& chat_format,
+                                                                  const weights::ModelConfig& config,
+                                                                  const GeneratorOptions& options);
 
 } // namespace ductl::engine

@@ -18,8 +18,8 @@ struct TokenTimes { // one row of the per-token CSV
 struct GenerationStats {
   int input_tokens = 0, cached_tokens = 0, output_tokens = 0;
   double total_s = 0, ttft_s = 0;
-  std::vector<TokenTimes> tokens; // only when asked for
-  [[nodiscard]] double tpot_s() const; // (total - ttft) / (output - 1), 0 below two tokens
+  std::vector<TokenTimes> tokens;                    // only when asked for
+  [[nodiscard]] double tpot_s() const;               // (total - ttft) / (output - 1), 0 below two tokens
   [[nodiscard]] double prefill_tokens_per_s() const; // (input - cached) / ttft
   [[nodiscard]] double decode_tokens_per_s() const;  // 1 / tpot
   // "time 1.93s  input_len 11  output_len 40  ttft 0.21s  tpot 44.1ms  prefill 52.4 tok/s  decode 22.7 tok/s"

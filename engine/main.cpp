@@ -1,0 +1,72 @@
+// duck-engine: the inference server on the host, and a magnifying glass for models.
+#include "engine/commands/commands.hpp"
+#include "inventory/version.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <fmt/format.h>
+#include <vector>
+
+namespace {
+
+using ductl::engine::Words;
+
+struct Command {
+  const char* group; // "" or "model"
+  const char* name;
+  int (*run)(Words);
+};
+constexpr Command kCommands[] = {
+    {"", "serve", ductl::engine::run_serve},
+    {"model", "show", ductl::engine::run_show},
+    {"model", "tokenize", ductl::engine::run_tokenize},
+    {"model", "detokenize", ductl::engine::run_detokenize},
+    {"model", "logits", ductl::engine::run_logits},
+    {"model", "perplexity", ductl::engine::run_perplexity},
+};
+
+constexpr const char* kHelp = R"(duck-engine: the inference server of a flock. People use `ductl`, which runs it.
+
+  duck-engine serve --state DIR [--ready-fd N]
+      Serves what DIR/serving.json says, until SIGTERM.
+  duck-engine model show PATH [-o json]
+  duck-engine model tokenize PATH [--no-special]      {"text": ...} a line on stdin -> {"ids": [...]}
+  duck-engine model detokenize PATH                   {"ids": [...]} a line on stdin -> {"text": ...}
+  duck-engine model logits PATH --ids 1,2,3 [--all] (--no-ducks | --state DIR [--hidden f32|bf16]) [--threads N]
+  duck-engine model perplexity PATH --text FILE (--no-ducks | --state DIR [--hidden f32|bf16]) [--threads N]
+      PATH: a checkpoint's folder, or org/name in the Hugging Face hub cache.
+      --no-ducks computes FFNs in process from unquantised weights; --state uses the flock of that state folder.
+  duck-engine --version
+)";
+
+int run(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] == "--help" || words[0] == "help") {
+    fmt::print("{}", kHelp);
+    return words.empty() ? ductl::engine::kExitUsage : ductl::engine::kExitDone;
+  }
+  if (words[0] == "--version" || words[0] == "version") {
+    fmt::print("duck-engine {} ({})\n", ductl::kVersion, ductl::kRevision);
+    return ductl::engine::kExitDone;
+  }
+  const bool model = words[0] == "model" && words.size() > 1;
+  const std::string name = model ? words[1] : words[0];
+  for (const Command& command : kCommands) {
+    if (command.name == name && (*command.group != '\0') == model) return command.run(Words(words).subspan(model ? 2 : 1));
+  }
+  return ductl::engine::report({ductl::ErrorCode::kUsage,
+                                fmt::format("command \"{}\" is not known", model ? "model " + name : name),
+                                "",
+                                "`duck-engine --help` shows every command",
+                                {}});
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& e) { // no memory, or a fault of ours: never silent
+    return ductl::engine::report(
+        {ductl::ErrorCode::kInternal, e.what(), "", "this is a fault in duck-engine; please report it", {}});
+  }
+}
