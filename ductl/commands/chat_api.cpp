@@ -1,5 +1,6 @@
 #include "ductl/commands/chat_api.hpp"
 
+#include <charconv>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -36,12 +37,22 @@ const json& first(const json& array) {
   return array.is_array() && !array.empty() ? array.front() : kNothing;
 }
 
+// "D0304", when it is one of the agents' or the engine's.
+std::optional<ErrorCode> named_code(const std::string& name) {
+  int number = 0;
+  if (name.size() != 5 || name.front() != 'D') return std::nullopt;
+  const auto [end, status] = std::from_chars(name.data() + 1, name.data() + name.size(), number);
+  if (status != std::errc{} || end != name.data() + name.size() || number < 300 || number >= 500) return std::nullopt;
+  return static_cast<ErrorCode>(number);
+}
+
 Error engine_error(const json& error) {
   std::string message = text_at(error, "message");
   if (message.empty()) message = "the engine gave no reason: " + error.dump().substr(0, kShownMax);
   std::string next = text_at(error, "next");
   if (next.empty()) next = "`ductl status` shows what is missing, `ductl up` brings it back";
-  return {ErrorCode::kEngineAnswer, std::move(message), text_at(error, "place"), std::move(next), {}};
+  const ErrorCode code = named_code(text_at(error, "ductl_code")).value_or(ErrorCode::kEngineAnswer);
+  return {code, std::move(message), text_at(error, "param"), std::move(next), {}};
 }
 
 } // namespace
@@ -130,7 +141,7 @@ Error error_of_body(long status, std::string_view body) {
       out.message = fmt::format("the engine is not ready: {}{}", out.message, stage.empty() ? "" : " (" + stage + ")");
       if (text_at(error, "next").empty()) out.next = "wait a moment and try again; `ductl status` shows how far it is";
     } else if (status < 500) {
-      out.code = ErrorCode::kRequestValue;
+      if (out.code == ErrorCode::kEngineAnswer) out.code = ErrorCode::kRequestValue;
       out.next = text_at(error, "next");
     }
     return out;
