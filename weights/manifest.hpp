@@ -38,7 +38,7 @@ struct Manifest {
 [[nodiscard]] Expected<void> save_manifest(const Manifest& manifest, const std::filesystem::path& file); // write, fsync, rename
 // Where obtain_manifest() keeps it.
 [[nodiscard]] inline std::filesystem::path manifest_file(const std::filesystem::path& cache, const std::string& model_id) {
-  return cache / "manifests" / (model_id + ".json");
+  return cache / "manifests" / (model_id + ".manifest");
 }
 // The cached one when it belongs to this checkpoint, else made and saved. `cache` = $XDG_CACHE_HOME/ductl.
 [[nodiscard]] Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, const std::filesystem::path& cache, int threads,

@@ -8,20 +8,22 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace ductl::weights {
 
 struct PlacementDuck {
   std::string name;
-  double weight = 1;               // share of the work: measured bandwidth, or 1 for all
+  double weight = 1;                // share of the work: measured bandwidth, or 1 for all
   std::uint64_t slices_max = ~0ull; // what its memory holds
 };
 
 struct Placement {
   std::uint32_t epoch = 0;
   std::string model_id;
-  std::vector<std::string> ducks;                    // names; owner numbers index this
+  std::vector<std::string> ducks; // names; owner numbers index this
   // owner[layer][expert][slice] = number of the duck that holds it
   std::vector<std::vector<std::vector<std::uint16_t>>> owner;
 
