@@ -15,7 +15,7 @@ enum class DenseType : std::uint8_t { F32, F16, Bf16, F8E4M3 };
 
 inline constexpr std::int32_t kDenseScaleBlock = 128; // rows and columns that share a scale
 
-// Rows of a weight matrix, row-major, without gaps.
+// Rows of a matrix, row-major.
 struct DenseMatrix {
   const std::uint8_t* data = nullptr;
   const std::uint8_t* scale =
@@ -24,7 +24,12 @@ struct DenseMatrix {
   bool scale_bf16 = false;
   std::int32_t rows = 0, columns = 0;
   std::int32_t first_row = 0; // where row 0 of this view lies in the whole matrix
+  std::int32_t pitch = 0;     // elements from row to row; 0 = columns, no gaps
 };
+
+[[nodiscard]] constexpr std::ptrdiff_t row_pitch(const DenseMatrix& matrix) {
+  return matrix.pitch == 0 ? matrix.columns : matrix.pitch;
+}
 
 // y[t * y_stride + r] = sum over c of W[r][c] * x[t * x_stride + c], for r in row_begin..row_end-1 and every token t.
 // Order: lane l = c mod 8 adds its columns in ascending order from zero; then ((0+4)+(2+6)) + ((1+5)+(3+7)).

@@ -95,7 +95,7 @@ template <Type kType> void prefetch_block(const std::uint8_t* at, std::ptrdiff_t
 template <Type kType, int kRows> void one_rows(const DenseProduct& job, int row) {
   constexpr int kBytes = element_bytes(kType), kStep = kType == Type::F8E4M3 ? 16 : 8;
   const DenseMatrix& w = *job.matrix;
-  const std::ptrdiff_t pitch = std::ptrdiff_t(w.columns) * kBytes;
+  const std::ptrdiff_t pitch = row_pitch(w) * kBytes;
   const std::uint8_t* base = w.data + row * pitch;
   // Short rows: the next rows' same place. Long rows: further along.
   const std::ptrdiff_t ahead = pitch <= 4096 ? kRows * pitch : 1024;
@@ -147,7 +147,7 @@ struct Strip { // `count` columns of some rows as floats
 
 template <Type kType> void convert_row(const DenseMatrix& w, int row, int column, int count, float* out) {
   constexpr int kBytes = element_bytes(kType);
-  const std::ptrdiff_t pitch = std::ptrdiff_t(w.columns) * kBytes;
+  const std::ptrdiff_t pitch = row_pitch(w) * kBytes;
   const std::uint8_t* at = w.data + row * pitch + column * kBytes;
   // The same strip of the tile after next: the hardware does not guess jumps from row to row.
   for (int line = 0; line < count * kBytes; line += 64)
@@ -232,8 +232,8 @@ void many_rows(const DenseProduct& job, int row, int column, int token, int toke
   alignas(32) float buffer[kRows * kStrip];
   Strip strip{buffer, kStrip, column + kStrip < w.columns ? kStrip : w.columns - column};
   if constexpr (kType == Type::F32) {
-    strip.w = reinterpret_cast<const float*>(w.data + (std::ptrdiff_t(row) * w.columns + column) * 4);
-    strip.w_stride = w.columns;
+    strip.w = reinterpret_cast<const float*>(w.data + (row * row_pitch(w) + column) * 4);
+    strip.w_stride = row_pitch(w);
   } else {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) convert_row<kType>(w, row + r, column, strip.count, buffer + r * kStrip);
@@ -342,8 +342,8 @@ template <Type kType> void transposed(const DenseTransposed& job) {
               columns,        job.x + row, job.x_stride,
               job.y + column, job.y_stride};
       if constexpr (kType == Type::F32) {
-        p.w = reinterpret_cast<const float*>(w.data + (std::ptrdiff_t(row) * w.columns + column) * 4);
-        p.w_stride = w.columns;
+        p.w = reinterpret_cast<const float*>(w.data + (row * row_pitch(w) + column) * 4);
+        p.w_stride = row_pitch(w);
       } else {
         for (int r = 0; r < p.rows; ++r) convert_row<kType>(w, row + r, column, columns, buffer + r * kPanel);
       }

@@ -38,7 +38,7 @@ float block_scale(const DenseMatrix& w, int row, int column) {
 }
 
 float element(const DenseMatrix& w, int row, int column) {
-  const std::ptrdiff_t index = std::ptrdiff_t(row) * w.columns + column;
+  const std::ptrdiff_t index = row * row_pitch(w) + column;
   switch (w.type) {
   case DenseType::F32: return load<float>(w.data + 4 * index);
   case DenseType::F16: return from_f16(load<std::uint16_t>(w.data + 2 * index));

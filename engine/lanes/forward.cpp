@@ -1,0 +1,77 @@
+#include "engine/lanes/forward.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <fmt/format.h>
+
+namespace ductl::engine {
+namespace {
+
+constexpr int kLane = 0;
+
+void add(RoundTimes& sum, const RoundTimes& times) {
+  sum.send_ns += times.send_ns;
+  sum.wait_ns += times.wait_ns;
+  sum.compute_ns += times.compute_ns;
+  sum.fetch_ns += times.fetch_ns;
+  sum.reduce_ns += times.reduce_ns;
+}
+
+Expected<void> check_tokens(std::span<const int> tokens, int vocab, const KvCache& cache) {
+  const auto bad = std::find_if(tokens.begin(), tokens.end(), [&](int id) { return id < 0 || id >= vocab; });
+  if (bad != tokens.end())
+    return fail(ErrorCode::kRequestValue, fmt::format("token id {} does not exist: the model's vocabulary has {}", *bad, vocab),
+                {}, "give ids of this model's tokenizer");
+  if (std::size_t(cache.capacity() - cache.length()) < tokens.size())
+    return fail(ErrorCode::kContextLength,
+                fmt::format("{} tokens behind {} do not fit in a context of {}", tokens.size(), cache.length(), cache.capacity()),
+                {}, "shorten the conversation, or set a larger engine.context in the inventory");
+  return {};
+}
+
+} // namespace
+
+Forward::Forward(AttentionBackend& attention, Ffn& ffn, const Router& router, const weights::ModelConfig& config)
+    : attention_(attention), ffn_(ffn), router_(router), config_(config) {
+  const auto tokens = std::size_t(tokens_max());
+  int choices = 1;
+  for (int layer = 0; layer < config.layers; ++layer) choices = std::max(choices, router.expert_choices(layer));
+  sum_.resize(tokens * std::size_t(config.hidden));
+  choices_.resize(tokens * std::size_t(choices));
+  choice_spans_.resize(tokens);
+}
+
+int Forward::tokens_max() const { return std::min(attention_.tokens_max(), ffn_.tokens_max()); }
+
+AttentionBackend& Forward::attention() { return attention_; }
+
+Expected<RoundTimes> Forward::run(KvCache& cache, std::span<const int> tokens) {
+  assert(!tokens.empty() && int(tokens.size()) <= tokens_max());
+  if (auto checked = check_tokens(tokens, config_.vocab, cache); !checked) return tl::unexpected(checked.error());
+  const int before = cache.length();
+  const auto sum = std::span(sum_).first(tokens.size() * std::size_t(config_.hidden));
+  RoundTimes total;
+  attention_.begin(kLane, cache, tokens);
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    attention_.launch(kLane, layer);
+    const AttentionOutput output = attention_.take(kLane);
+    const auto choices = std::size_t(router_.expert_choices(layer));
+    const std::size_t experts = output.scores.size() / tokens.size();
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const auto chosen = std::span(choices_).subspan(t * choices, choices);
+      router_.route(layer, output.scores.subspan(t * experts, experts), chosen);
+      choice_spans_[t] = chosen;
+    }
+    const FfnRequest request{layer, kLane, int(tokens.size()), output.x, std::span(choice_spans_).first(tokens.size())};
+    auto times = ffn_.start(request).and_then([&] { return ffn_.finish(kLane, sum); });
+    if (!times) {
+      cache.truncate(before);
+      return times;
+    }
+    add(total, *times);
+    attention_.absorb(kLane, sum);
+  }
+  return total;
+}
+
+} // namespace ductl::engine
