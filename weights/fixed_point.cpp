@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kExponentMax = 100;
 constexpr double kSiluGain = 0.6;       // rms of silu(g) over rms of g: 0.5 for small g, 0.71 for large
-constexpr double kRoundingError = 5e-6; // aimed at, of the whole sum, relative to its expected rms
+constexpr double kRoundingError = 4e-6; // aimed at, of the whole sum, relative to its expected rms
 constexpr double kRangeMinimum = 1024;  // of the expected rms, whatever rounding would allow
 
 // Adds the squares of the codes of a tile to one lane a row, columns in order. Finite codes only; vectorises.
