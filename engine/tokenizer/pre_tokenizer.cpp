@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kPatternBytesMax = 16 * 1024;
 // Ends patterns that explode; those in use need one step a character of the piece.
-constexpr std::uint32_t kMatchLimit = 200'000'000, kHeapLimitKib = 64 * 1024;
+constexpr std::uint32_t kMatchLimit = 50'000'000, kHeapLimitKib = 64 * 1024;
 
 struct FreeCode {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }

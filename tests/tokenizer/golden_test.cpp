@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace ductl::engine {
@@ -22,12 +23,16 @@ protected:
     if (!std::filesystem::exists(folder_ / "tokenizer.json")) {
       GTEST_SKIP() << "no " << (folder_ / "tokenizer.json").string() << " on this machine (set DUCTL_SHARED)";
     }
-    auto loaded = load_tokenizer(folder_);
-    ASSERT_TRUE(loaded) << loaded.error().text();
-    tokenizer_ = std::move(*loaded);
+    static std::map<std::string, std::unique_ptr<Tokenizer>> loaded; // once for all tests
+    if (loaded[GetParam()] == nullptr) {
+      auto tokenizer = load_tokenizer(folder_);
+      ASSERT_TRUE(tokenizer) << tokenizer.error().text();
+      loaded[GetParam()] = std::move(*tokenizer);
+    }
+    tokenizer_ = loaded[GetParam()].get();
   }
   std::filesystem::path folder_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  const Tokenizer* tokenizer_ = nullptr;
 };
 
 TEST_P(GoldenTokenizer, GivesTheRecordedIdsAndRoundTrips) {
