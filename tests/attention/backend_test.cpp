@@ -1,0 +1,268 @@
+#include "engine/attention/cpu_backend.hpp"
+#include "engine/lanes/forward.hpp"
+#include "engine/moe/host_ffn.hpp"
+#include "tests/support/tiny_checkpoint.hpp"
+
+#include <fstream>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+namespace ductl::engine {
+namespace {
+
+using test::TinyModel;
+using test::TinyType;
+using testing::HasSubstr;
+
+template <class T> T must(Expected<T> value) {
+  if (!value) throw std::runtime_error(value.error().text());
+  return std::move(*value);
+}
+
+std::vector<int> random_ids(int count, int vocab) {
+  test::TinyRandom random(77);
+  std::vector<int> ids;
+  for (int i = 0; i < count; ++i) ids.push_back(int(random.bits() % unsigned(vocab)));
+  return ids;
+}
+
+// A checkpoint on disk and all that runs it.
+struct Engine {
+  test::TempFolder folder;
+  std::unique_ptr<weights::Checkpoint> checkpoint;
+  std::unique_ptr<AttentionBackend> backend;
+  std::unique_ptr<Ffn> ffn;
+  std::unique_ptr<Router> router;
+  std::unique_ptr<Forward> forward;
+
+  explicit Engine(const TinyModel& model, CpuBackendOptions options = {}) {
+    write_tiny_checkpoint(model, folder.path());
+    checkpoint = must(weights::open_checkpoint(folder.path().string()));
+    backend = must(make_cpu_backend(*checkpoint, options));
+    ffn = must(make_host_ffn(*checkpoint, options.threads));
+    router = std::make_unique<Router>(must(Router::load(*checkpoint)));
+    forward = std::make_unique<Forward>(*backend, *ffn, *router, checkpoint->config());
+  }
+
+  // Logits of every one of `ids`, behind what the cache holds.
+  std::vector<float> run(KvCache& cache, std::span<const int> ids, int chunk) {
+    const auto vocab = std::size_t(checkpoint->config().vocab);
+    std::vector<float> all;
+    for (std::size_t done = 0; done < ids.size();) {
+      const auto count = std::min(ids.size() - done, std::size_t(chunk));
+      must(forward->run(cache, ids.subspan(done, count)));
+      std::vector<float> rows(count * vocab);
+      backend->logits(0, 0, int(count), rows);
+      all.insert(all.end(), rows.begin(), rows.end());
+      done += count;
+    }
+    return all;
+  }
+  std::vector<float> run(std::span<const int> ids, int chunk) {
+    return run(*must(backend->make_cache(int(ids.size()))), ids, chunk);
+  }
+};
+
+TinyModel model_of(const std::string& type, TinyType numbers = TinyType::Bf16) {
+  TinyModel model;
+  model.model_type = type;
+  model.type = numbers;
+  return model;
+}
+
+std::vector<TinyModel> families() {
+  std::vector<TinyModel> models;
+  for (const char* type : {"llama", "qwen3", "qwen3_moe", "deepseek_v3"})
+    for (const TinyType numbers : {TinyType::Bf16, TinyType::F8}) models.push_back(model_of(type, numbers));
+  models.push_back(model_of("llama", TinyType::F32));
+  models.back().tied = true;
+  models.back().hidden = 96;
+  models.back().heads = 3;
+  models.back().kv_heads = 1;
+  models.back().head_dim = 20; // no multiple of a vector
+  models.push_back(model_of("deepseek_v32", TinyType::F16));
+  models.back().yarn_factor = 40;
+  models.push_back(model_of("qwen3", TinyType::F8Bf16Scale));
+  models.back().yarn_factor = 4;
+  return models;
+}
+
+class Families : public testing::TestWithParam<TinyModel> {};
+
+TEST_P(Families, LogitsHaveTheSameBitsForAnyChunksAndThreads) {
+  const std::vector<int> ids = random_ids(90, GetParam().vocab);
+  Engine one(GetParam(), {.threads = 1, .tokens_max = 128});
+  const std::vector<float> expected = one.run(ids, 64);
+  for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
+  for (const int chunk : {1, 7, 33}) EXPECT_EQ(one.run(ids, chunk), expected) << "chunks of " << chunk;
+  Engine three(GetParam(), {.threads = 3, .tokens_max = 64});
+  for (const int chunk : {1, 7, 64}) EXPECT_EQ(three.run(ids, chunk), expected) << "3 threads, chunks of " << chunk;
+}
+
+TEST_P(Families, ARollbackLeavesNoTrace) {
+  const std::vector<int> ids = random_ids(30, GetParam().vocab), others = random_ids(50, GetParam().vocab - 1);
+  Engine engine(GetParam(), {.threads = 2});
+  const std::vector<float> expected = engine.run(ids, 30);
+  const auto cache = must(engine.backend->make_cache(64));
+  engine.run(*cache, std::span(ids).first(12), 5);
+  engine.run(*cache, std::span(others).first(40), 16);
+  EXPECT_EQ(cache->length(), 52);
+  cache->truncate(12);
+  const std::vector<float> rest = engine.run(*cache, std::span(ids).subspan(12), 4);
+  EXPECT_EQ(rest, std::vector<float>(expected.begin() + 12 * GetParam().vocab, expected.end()));
+}
+
+std::string case_name(const testing::TestParamInfo<TinyModel>& tested) {
+  constexpr const char* kTypes[] = {"f32", "bf16", "f16", "fp8", "fp8_bf16_scale"};
+  return tested.param.model_type + "_" + kTypes[int(tested.param.type)];
+}
+INSTANTIATE_TEST_SUITE_P(Cpu, Families, testing::ValuesIn(families()), case_name);
+
+// The seam's promise: lanes in flight at once do not see each other.
+TEST(CpuBackend, TwoLanesInterleavedGiveTheBitsOfOneAlone) {
+  const std::vector<int> a = random_ids(20, 128), b = random_ids(33, 127);
+  Engine engine(model_of("llama"), {.threads = 2, .lanes = 2});
+  Engine alone(model_of("llama"), {.threads = 2});
+  const auto& config = engine.checkpoint->config();
+  const std::span<const int> ids[2] = {a, b};
+  std::unique_ptr<KvCache> caches[2] = {must(engine.backend->make_cache(64)), must(engine.backend->make_cache(64))};
+  std::vector<float> sums[2];
+  for (int lane = 0; lane < 2; ++lane) {
+    sums[lane].resize(ids[lane].size() * std::size_t(config.hidden));
+    engine.backend->begin(lane, *caches[lane], ids[lane]);
+    engine.backend->launch(lane, 0);
+  }
+  const ExpertChoice dense[1] = {{0, 1}};
+  for (int layer = 0; layer < config.layers; ++layer)
+    for (int lane = 0; lane < 2; ++lane) {
+      const AttentionOutput output = engine.backend->take(lane);
+      EXPECT_TRUE(engine.backend->ready(lane));
+      EXPECT_TRUE(output.scores.empty());
+      const std::vector<std::span<const ExpertChoice>> experts(ids[lane].size(), dense);
+      must(engine.ffn->start({layer, lane, int(ids[lane].size()), output.x, experts}).and_then([&] {
+        return engine.ffn->finish(lane, sums[lane]);
+      }));
+      engine.backend->absorb(lane, sums[lane]);
+      if (layer + 1 < config.layers) engine.backend->launch(lane, layer + 1);
+    }
+  for (int lane = 0; lane < 2; ++lane) {
+    std::vector<float> logits(ids[lane].size() * std::size_t(config.vocab));
+    engine.backend->logits(lane, 0, int(ids[lane].size()), logits);
+    EXPECT_EQ(logits, alone.run(ids[lane], 64)) << "lane " << lane;
+    EXPECT_EQ(caches[lane]->length(), int(ids[lane].size()));
+  }
+}
+
+TEST(CpuBackend, LogitsOfAPartOfTheBatchAreThoseOfTheWhole) {
+  const std::vector<int> ids = random_ids(9, 128);
+  Engine engine(model_of("qwen3"), {.threads = 1});
+  const std::vector<float> all = engine.run(ids, 9);
+  std::vector<float> last(128);
+  engine.backend->logits(0, 8, 1, last);
+  EXPECT_EQ(last, std::vector<float>(all.end() - 128, all.end()));
+}
+
+TEST(Forward, RefusesWhatDoesNotFitAndLeavesTheCacheAlone) {
+  Engine engine(model_of("llama"), {.threads = 1});
+  const auto cache = must(engine.backend->make_cache(4));
+  const std::vector<int> ids = random_ids(5, 128);
+  const auto beyond = engine.forward->run(*cache, ids);
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().code, ErrorCode::kContextLength);
+  const int unknown[] = {3, 128};
+  const auto value = engine.forward->run(*cache, unknown);
+  ASSERT_FALSE(value);
+  EXPECT_EQ(value.error().code, ErrorCode::kRequestValue);
+  EXPECT_THAT(value.error().message, HasSubstr("128"));
+  EXPECT_EQ(cache->length(), 0);
+}
+
+class FailingFfn final : public Ffn {
+public:
+  [[nodiscard]] int tokens_max() const override { return 8; }
+  [[nodiscard]] Expected<void> start(const FfnRequest& request) override {
+    if (request.layer == 2) return fail(ErrorCode::kDuckDied, "duck d3 is silent in layer 2");
+    return {};
+  }
+  [[nodiscard]] Expected<RoundTimes> finish(int, std::span<float> y) override {
+    std::fill(y.begin(), y.end(), 0.0F);
+    return RoundTimes{1, 2, 3, 4, 5};
+  }
+};
+
+TEST(Forward, AFailedRoundLeavesTheCacheAsItWas) {
+  Engine engine(model_of("llama"), {.threads = 1});
+  FailingFfn failing;
+  Forward forward(*engine.backend, failing, *engine.router, engine.checkpoint->config());
+  EXPECT_EQ(forward.tokens_max(), 8);
+  const auto cache = must(engine.backend->make_cache(16));
+  const std::vector<int> ids = random_ids(10, 128);
+  const std::vector<float> expected = engine.run(ids, 10);
+  engine.run(*cache, std::span(ids).first(6), 6);
+  const auto failed = forward.run(*cache, std::span(ids).subspan(6));
+  ASSERT_FALSE(failed); // in the last layer, when the cache has grown already
+  EXPECT_EQ(failed.error().code, ErrorCode::kDuckDied);
+  ASSERT_EQ(cache->length(), 6);
+  const std::vector<float> rest = engine.run(*cache, std::span(ids).subspan(6), 2);
+  EXPECT_EQ(rest, std::vector<float>(expected.begin() + 6 * 128, expected.end()));
+}
+
+// Changes bytes of a tensor in a written checkpoint.
+void patch(const std::filesystem::path& folder, const std::string& tensor, std::size_t offset,
+           const std::vector<std::uint8_t>& bytes) {
+  std::fstream file(folder / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  std::uint64_t length = 0;
+  file.read(reinterpret_cast<char*>(&length), sizeof length);
+  std::string header(length, ' ');
+  file.read(header.data(), std::streamsize(length));
+  const auto begin = nlohmann::json::parse(header).at(tensor).at("data_offsets").at(0).get<std::size_t>();
+  file.seekp(std::streamoff(sizeof length + length + begin + offset));
+  file.write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
+}
+
+Error error_of(const std::filesystem::path& folder) {
+  const auto checkpoint = must(weights::open_checkpoint(folder.string()));
+  const auto backend = make_cpu_backend(*checkpoint, {.threads = 2});
+  return backend ? Error{ErrorCode::kInternal, "no error", {}, {}} : backend.error();
+}
+
+TEST(CpuBackend, NamesTheTensorAndThePlaceOfANaN) {
+  test::TempFolder folder;
+  write_tiny_checkpoint(model_of("llama"), folder.path());
+  patch(folder.path(), "model.layers.1.self_attn.k_proj.weight", 2 * (3 * 64 + 5), {0xc0, 0x7f});
+  const Error error = error_of(folder.path());
+  EXPECT_EQ(error.code, ErrorCode::kWeightNotFinite);
+  EXPECT_THAT(error.message, HasSubstr("model.layers.1.self_attn.k_proj.weight"));
+  EXPECT_THAT(error.place, HasSubstr("[3, 5]"));
+}
+
+TEST(CpuBackend, NamesFp8NaNsAndInfiniteScales) {
+  for (const bool scale : {false, true}) {
+    test::TempFolder folder;
+    write_tiny_checkpoint(model_of("qwen3", TinyType::F8), folder.path());
+    if (scale)
+      patch(folder.path(), "model.layers.0.self_attn.o_proj.weight_scale_inv", 0, {0, 0, 0x80, 0x7f});
+    else
+      patch(folder.path(), "model.layers.0.self_attn.o_proj.weight", 7, {0xff});
+    const Error error = error_of(folder.path());
+    EXPECT_EQ(error.code, ErrorCode::kWeightNotFinite);
+    EXPECT_THAT(error.place, HasSubstr(scale ? "[0, 0]" : "[0, 7]"));
+  }
+}
+
+TEST(CpuBackend, ListsEveryMissingTensor) {
+  test::TempFolder folder;
+  TinyModel model = model_of("llama");
+  write_tiny_checkpoint(model, folder.path());
+  std::ifstream config_in(folder.path() / "config.json");
+  auto config = nlohmann::json::parse(config_in);
+  config["model_type"] = "qwen3"; // which has norms of q and k
+  std::ofstream(folder.path() / "config.json") << config.dump();
+  const Error error = error_of(folder.path());
+  EXPECT_EQ(error.code, ErrorCode::kCheckpointTensor);
+  EXPECT_THAT(error.message, HasSubstr("layers.0.self_attn.q_norm.weight"));
+  EXPECT_THAT(error.message, HasSubstr("layers.2.self_attn.k_norm.weight"));
+}
+
+} // namespace
+} // namespace ductl::engine
