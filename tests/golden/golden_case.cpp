@@ -45,7 +45,8 @@ GoldenCase load_golden_case(const std::string& name) {
   GoldenCase golden;
   golden.checkpoint = must(weights::open_checkpoint((kFolder / name).string()));
   std::ifstream file(kFolder / name / "golden.json");
-  for (const auto& prompt : nlohmann::json::parse(file).at("prompts")) {
+  const auto json = nlohmann::json::parse(file); // outlives the loop
+  for (const auto& prompt : json.at("prompts")) {
     golden.prompts.push_back({prompt.at("ids").get<std::vector<int>>(), prompt.at("positions").get<std::vector<int>>(),
                               prompt.at("logits").get<std::vector<std::vector<float>>>(), prompt.value("stepwise", false)});
   }
@@ -81,7 +82,8 @@ Deviation compare(const std::vector<std::vector<float>>& engine, const GoldenPro
     const auto& reference = golden.logits[i];
     double difference = 0, magnitude = 0;
     for (std::size_t j = 0; j < reference.size(); ++j) {
-      difference = std::max(difference, std::abs(static_cast<double>(ours.at(j)) - static_cast<double>(reference[j])));
+      const double here = std::abs(static_cast<double>(ours.at(j)) - static_cast<double>(reference[j]));
+      if (std::isnan(here) || here > difference) difference = here; // NaN stays
       magnitude = std::max(magnitude, std::abs(static_cast<double>(reference[j])));
     }
     // NaN compares false everywhere: count it as the worst there is.
