@@ -1,6 +1,7 @@
 // The command line: global options, one verb, its exit code.
 #include "ductl/commands/all_commands.hpp"
 #include "ductl/commands/options.hpp"
+#include "inventory/version.hpp"
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -41,16 +42,17 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, Comman
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN); // a reader that went away is seen by the write
   CLI::App app{kDescription, "ductl"};
-  app.footer(kFooter);
   app.require_subcommand(1);
   app.fallthrough(); // inherited by the verbs: global options may stand after them
   app.get_formatter()->column_width(34);
   app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag("--version", std::string("ductl ") + kVersion);
 
   GlobalOptions options;
   CommandContext context;
   add_global_options(app, options);
   add_all_commands(app, context);
+  app.footer(kFooter); // after the verbs, which would inherit it
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

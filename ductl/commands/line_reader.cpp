@@ -93,7 +93,10 @@ private:
 class PlainReader final : public LineReader {
 public:
   LineEvent read(std::string& line) override {
-    if (std::getline(std::cin, line)) return LineEvent::Line;
+    if (std::getline(std::cin, line)) {
+      if (line.ends_with('\r')) line.pop_back();
+      return LineEvent::Line;
+    }
     return InterruptWatch::signal() != 0 ? LineEvent::Interrupted : LineEvent::End;
   }
 };

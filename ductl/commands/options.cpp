@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <map>
+#include <poll.h>
 #include <string_view>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -19,6 +20,11 @@ void write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) { // somebody made the terminal non-blocking
+      pollfd room{descriptor, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+      continue;
+    }
     if (written <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
