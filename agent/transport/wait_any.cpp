@@ -16,7 +16,7 @@ void wait_any(std::span<const std::unique_ptr<Transport>> transports, Duration t
   std::array<pollfd, kWaitAnyMax> polls{};
   for (std::size_t i = 0; i < transports.size(); ++i) {
     const int descriptor = transports[i]->wait_descriptor();
-    if (descriptor < 0) return;
+    if (descriptor < 0) return transports[i]->wait(timeout);
     polls[i] = {.fd = descriptor, .events = POLLIN, .revents = 0};
   }
   timeout = std::max(timeout, Duration::zero());

@@ -68,7 +68,9 @@ public:
                                                                    .dead_after = options_.dead_after});
     }
     const auto local = std::count_if(options_.ducks.begin(), options_.ducks.end(), is_local);
-    spin_ = std::thread::hardware_concurrency() > static_cast<unsigned>(local) + 1;
+    const auto can_sleep = [](const auto& transport) { return transport->wait_descriptor() >= 0; };
+    spin_ = std::thread::hardware_concurrency() > static_cast<unsigned>(local) + 1 &&
+            std::all_of(transports_.begin(), transports_.end(), can_sleep);
   }
 
   int tokens_max() const override { return tokens_max_; }
@@ -195,8 +197,9 @@ std::unique_ptr<FlockFfn> make_flock_ffn(const FlockFfnOptions& options, const w
                                          [[maybe_unused]] const weights::ModelConfig& config,
                                          std::vector<std::unique_ptr<agent::Transport>> transports) {
   assert(manifest.hidden == config.hidden && !options.ducks.empty() && !transports.empty());
-  assert(std::all_of(options.ducks.begin(), options.ducks.end(),
-                     [&](const FlockDuck& d) { return d.port_index >= 0 && d.port_index < static_cast<int>(transports.size()); }));
+  assert(std::all_of(options.ducks.begin(), options.ducks.end(), [&](const FlockDuck& d) {
+    return d.port_index >= 0 && d.port_index < static_cast<int>(transports.size());
+  }));
   return std::make_unique<NetworkFfn>(options, manifest, std::move(transports));
 }
 

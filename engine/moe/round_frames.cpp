@@ -229,7 +229,7 @@ void HostRound::ask(DuckState& duck, Instant now) {
   duck.nack_first = 0;
   duck.nack_end = duck.gap_end = duck.tiling.count;
   ++duck.unanswered;
-  duck.backoff = std::min(2 * duck.backoff, std::max(clock_.backoff_max(), clock_.patience()));
+  duck.backoff = std::min(2 * duck.backoff, clock_.backoff_max()); // also when the first patience was longer
   duck.ask_at = now + duck.backoff;
 }
 
