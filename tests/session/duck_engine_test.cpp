@@ -1,0 +1,101 @@
+// duck-engine's own commands, run as a program on a small checkpoint with the FFNs in process.
+#include "tests/support/program.hpp"
+#include "tests/support/tiny_checkpoint.hpp"
+
+#include <cmath>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+namespace ductl::engine {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class DuckEngine : public testing::Test {
+protected:
+  DuckEngine() { test::write_tiny_checkpoint({}, folder_.path()); }
+  test::ProgramResult model(const std::string& verb, std::vector<std::string> words) {
+    words.insert(words.begin(), {"duck-engine", "model", verb, folder_.path().string()});
+    return test::run_program(words);
+  }
+  json logits(std::vector<std::string> words) {
+    words.insert(words.begin(), {"--no-ducks", "--ids"});
+    const auto result = model("logits", words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  void expect_refused(const test::ProgramResult& result, int status, const std::string& why) {
+    EXPECT_EQ(result.status, status);
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, HasSubstr(why));
+    EXPECT_THAT(result.err, HasSubstr("help: "));
+  }
+  test::TempFolder folder_;
+};
+
+TEST_F(DuckEngine, logits_are_those_of_the_last_position_or_of_all_with_nine_digits) {
+  const json all = logits({"3,1,4,1,5", "--all"});
+  EXPECT_EQ(all.at("schema"), "ductl/logits/v1");
+  EXPECT_EQ(all.at("positions"), (json{0, 1, 2, 3, 4}));
+  ASSERT_EQ(all.at("logits").size(), 5u);
+  EXPECT_EQ(all.at("logits")[0].size(), 128u);
+  const json last = logits({"3,1,4,1,5"});
+  EXPECT_EQ(last.at("positions"), (json{4}));
+  EXPECT_EQ(last.at("logits")[0], all.at("logits")[4]);
+  EXPECT_EQ(logits({"3,1"}).at("logits")[0], all.at("logits")[1]); // a prefix's bits do not know what follows
+  EXPECT_NE(all.at("logits")[1], all.at("logits")[3]);             // the same token elsewhere
+}
+
+TEST_F(DuckEngine, a_context_longer_than_a_batch_has_the_bits_of_its_parts) {
+  std::string ids = "1";
+  for (int i = 1; i < 100; ++i) ids += "," + std::to_string(i * 7 % 128);
+  const json all = logits({ids, "--all"});
+  EXPECT_EQ(logits({ids.substr(0, ids.find(",", 3))}).at("logits")[0], all.at("logits")[1]);
+  EXPECT_EQ(logits({ids, "--threads", "1"}).at("logits")[0], all.at("logits")[99]);
+}
+
+TEST_F(DuckEngine, ids_and_words_that_do_not_fit_are_refused_with_the_next_step) {
+  expect_refused(model("logits", {"--no-ducks", "--ids", "3,128"}), 64, "expected a number from 0 to 127");
+  expect_refused(model("logits", {"--no-ducks"}), 64, "--ids is missing");
+  expect_refused(model("logits", {"--ids", "1"}), 64, "where the FFNs are computed");
+  expect_refused(model("logits", {"--no-ducks", "--ids", "1", "--hidden", "bf16"}), 64, "there are none");
+  expect_refused(model("logits", {"--state", folder_.path().string(), "--ids", "1"}), 1, "serving.json");
+  expect_refused(model("guess", {}), 64, "\"model guess\" is not known");
+  expect_refused(test::run_program({"duck-engine", "serve"}), 64, "--state is missing");
+}
+
+TEST_F(DuckEngine, show_says_sizes_and_memory_as_json_too) {
+  const auto table = model("show", {});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("llama"));
+  const json shown = json::parse(model("show", {"-o", "json"}).out);
+  EXPECT_EQ(shown.at("family"), "llama");
+  EXPECT_EQ(shown.at("duck_parameters"), 3 * 3 * 64 * 96);
+  EXPECT_EQ(shown.at("slices"), 3 * 96 / 16);
+  EXPECT_EQ(shown.at("kv_bytes_per_token"), 3 * 2 * 2 * 16 * 4);
+}
+
+TEST_F(DuckEngine, a_context_beyond_the_indexers_reach_is_refused) {
+  const test::TempFolder folder;
+  test::TinyModel tiny;
+  tiny.model_type = "deepseek_v32";
+  test::write_tiny_checkpoint(tiny, folder.path());
+  const auto show = test::run_program({"duck-engine", "model", "show", folder.path().string(), "-o", "json"});
+  ASSERT_EQ(show.status, 0) << show.err;
+  const int limit = json::parse(show.out).at("context_limit").get<int>();
+  std::string ids = "1";
+  for (int i = 0; i < limit; ++i) ids += ",1";
+  expect_refused(test::run_program({"duck-engine", "model", "logits", folder.path().string(), "--no-ducks", "--ids", ids}), 1,
+                 "index_topk");
+}
+
+TEST(DuckEngineProgram, help_and_version_go_to_stdout) {
+  EXPECT_THAT(test::run_program({"duck-engine", "--help"}).out, HasSubstr("model perplexity"));
+  EXPECT_THAT(test::run_program({"duck-engine", "--version"}).out, HasSubstr("duck-engine "));
+  EXPECT_EQ(test::run_program({"duck-engine"}).status, 64);
+}
+
+} // namespace
+} // namespace ductl::engine
