@@ -228,8 +228,8 @@ bool DuckRound::has_frames() const {
                      [](const Lane& l) { return l.refuse || l.busy || l.nack || l.to_send.present() > 0; });
 }
 
-Header DuckRound::reply_header(const Lane& lane, Kind kind) const {
-  Header h = lane.about;
+Header DuckRound::answer_to(const Header& about, Kind kind) const {
+  Header h = about;
   h.kind = kind;
   h.duck = session_.duck;
   h.fragment = h.count = h.code = 0;
@@ -247,18 +247,13 @@ void DuckRound::add_item(Lane& lane, What what, std::size_t fragment, const Head
 
 void DuckRound::add_control_items(Lane& lane) {
   if (lane.refuse && items_count_ < kBurst) {
-    Header h = reply_header(lane, Kind::Refusal);
-    h.epoch = lane.refused.epoch;
-    h.round = lane.refused.round;
-    h.layer = lane.refused.layer;
-    h.rung = lane.refused.rung;
-    h.lane = lane.refused.lane;
+    Header h = answer_to(lane.refused, Kind::Refusal);
     h.code = lane.refused.code;
     add_item(lane, What::Refusal, 0, h, {});
   }
-  if (lane.busy && items_count_ < kBurst) add_item(lane, What::Busy, 0, reply_header(lane, Kind::Busy), {});
+  if (lane.busy && items_count_ < kBurst) add_item(lane, What::Busy, 0, answer_to(lane.about, Kind::Busy), {});
   if (lane.nack && items_count_ < kBurst) {
-    Header h = reply_header(lane, Kind::RequestNack);
+    Header h = answer_to(lane.about, Kind::RequestNack);
     h.count = lane.tiling.count;
     const auto bitmap = std::span(lane.nack_bitmap).first(bitmap_bytes(h.count));
     lane.have.write_missing(lane.nack_first, lane.nack_end, bitmap);
@@ -271,7 +266,7 @@ void DuckRound::add_reply_items(Lane& lane) {
   const auto message = lane.stage == Stage::Done ? lane.reply.message() : std::span<const std::byte>{};
   for (std::size_t f = lane.to_send.next(0); f < lane.to_send.size() && items_count_ < kBurst; f = lane.to_send.next(f + 1)) {
     const auto body = lane.reply_tiling.cut(message, static_cast<int>(f));
-    Header h = reply_header(lane, Kind::Reply);
+    Header h = answer_to(lane.about, Kind::Reply);
     h.fragment = static_cast<std::uint16_t>(f);
     h.count = lane.reply_tiling.count;
     h.offset = static_cast<std::uint32_t>(lane.reply_tiling.offset(static_cast<int>(f)));

@@ -116,7 +116,7 @@ private:
   void queue_refusal(Lane& lane, agent::Endpoint from, const Header& about, RefusalCode code, bool asked);
   void queue_reply(Lane& lane, Instant now);
   void add_item(Lane& lane, What what, std::size_t fragment, const Header& header, std::span<const std::byte> body);
-  [[nodiscard]] Header reply_header(const Lane& lane, Kind kind) const;
+  [[nodiscard]] Header answer_to(const Header& about, Kind kind) const;
   void add_control_items(Lane& lane);
   void add_reply_items(Lane& lane);
 

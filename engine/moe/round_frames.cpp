@@ -256,6 +256,7 @@ bool HostRound::has_frames() const {
 }
 
 std::span<const agent::OutgoingFrame> HostRound::frames(int port_index) {
+  if (static_cast<std::size_t>(port_index) >= ports_.size()) return {}; // a port without ducks
   PortState& port = ports_[port_index];
   port.items_count = 0;
   for (const int d : port.ducks) {
@@ -284,6 +285,7 @@ std::span<const agent::OutgoingFrame> HostRound::frames(int port_index) {
 }
 
 void HostRound::sent(int port_index, std::size_t count, Instant now) {
+  if (count == 0) return;
   PortState& port = ports_[port_index];
   assert(count <= port.items_count);
   for (const std::size_t item : std::span(port.items).first(count)) {

@@ -292,6 +292,10 @@ TEST_F(DuckRoundTest, AnotherEpochIsRefusedOnceAndAgainWhenAsked) {
   EXPECT_EQ(frames[0].header.kind, Kind::Refusal);
   EXPECT_EQ(frames[0].header.code, static_cast<int>(RefusalCode::StaleEpoch));
   EXPECT_EQ(frames[0].header.epoch, 6u);
+  EXPECT_EQ(frames[0].header.session_tag, kTag);
+  EXPECT_EQ(frames[0].header.round, 1u);
+  EXPECT_EQ(frames[0].header.layer, 9);
+  EXPECT_EQ(frames[0].header.duck, 3);
   EXPECT_EQ(frames[0].to, kHost);
   Header h = header(Kind::ReplyNack, 1);
   h.epoch = 6;
