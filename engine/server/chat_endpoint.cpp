@@ -83,7 +83,7 @@ private:
     const bool cancelled = result && result->finish == FinishReason::Cancelled;
     if (!result || cancelled) {
       const Error stopped{
-          ErrorCode::kCancelled, "the answer was cancelled: the engine is stopping", {}, "ask again once it is up"};
+          ErrorCode::kCancelled, "the answer was cancelled: the engine is stopping", {}, "ask again once it is up", {}};
       const ApiError error = to_api_error(cancelled ? stopped : result.error());
       begun_ ? write(ChatReply::error_event(error)) : send_error(response_, error);
       return cancelled ? ApiState::Outcome::Cancelled : ApiState::Outcome::Failed;

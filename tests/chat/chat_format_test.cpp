@@ -41,8 +41,15 @@ struct Chosen {
 Chosen choose(weights::Family family, std::vector<std::string> special, std::vector<std::string> ordinary = {},
               const std::string& name = {}) {
   Chosen chosen;
-  chosen.tokenizer =
-      TinyTokenizer{.merges = {{"\n", "\n"}, {"h", "i"}}, .special = std::move(special), .ordinary = std::move(ordinary)}.make();
+  // Newlines stay together as in the patterns of Llama 3, Qwen and DeepSeek, whatever follows them.
+  const nlohmann::json newlines = {
+      {"type", "Split"}, {"pattern", {{"Regex", R"(\s*[\r\n]+|\s?\S+|\s+)"}}}, {"behavior", "Isolated"}};
+  const nlohmann::json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  chosen.tokenizer = TinyTokenizer{.merges = {{"\n", "\n"}, {"h", "i"}},
+                                   .special = std::move(special),
+                                   .ordinary = std::move(ordinary),
+                                   .pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", {newlines, bytes}}}}
+                         .make();
   auto format = choose_chat_format(config_of(family), *chosen.tokenizer, name);
   if (!format) throw std::runtime_error(format.error().text());
   chosen.format = std::move(*format);
@@ -162,7 +169,8 @@ TEST_P(EveryFormat, ALongerConversationBeginsLikeTheShorterOne) {
     messages.push_back({"user", "more"});
     const Ids after = chat_.render(messages);
     ASSERT_GT(after.size(), before.size());
-    if (!rewrites) EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << answer;
+    if (rewrites) continue;
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << answer;
   }
 }
 
@@ -170,8 +178,9 @@ TEST_P(EveryFormat, OddConversationsAreRefused) {
   const auto place = [&](const Messages& messages) {
     const auto result = chat_.format->render(messages);
     EXPECT_FALSE(result);
-    if (!result) EXPECT_EQ(result.error().code, ErrorCode::kRequestValue);
-    return result ? std::string() : result.error().place;
+    if (result) return std::string();
+    EXPECT_EQ(result.error().code, ErrorCode::kRequestValue);
+    return result.error().place;
   };
   EXPECT_EQ(place({}), "messages");
   EXPECT_EQ(place({{"system", "a"}}), "messages[0].role");

@@ -232,7 +232,7 @@ TEST_F(Api, SilenceIsBrokenByComments) {
   EXPECT_EQ(json::parse(events[1])["choices"][0]["delta"]["content"], "late");
 }
 
-const Error kDead{ErrorCode::kDuckDied, "duck3 was silent for 5000 ms", "layer 7", "run ductl up"};
+const Error kDead{ErrorCode::kDuckDied, "duck3 was silent for 5000 ms", "layer 7", "run ductl up", {}};
 
 TEST_F(Api, AFailureBeforeTheFirstTextHasItsOwnStatus) {
   generator_.script = [](const GenerateRequest&, const GenerateCallbacks&) -> Expected<GenerateResult> {
