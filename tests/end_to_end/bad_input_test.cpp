@@ -92,8 +92,6 @@ TEST_F(BadInput, AModelThatIsNotThere) {
 TEST_F(BadInput, AModelThatDoesNotFitTheDucks) {
   // As large as its header says, and empty: only sizes are looked at before it is refused.
   constexpr int kHidden = 1024, kIntermediate = 65536, kLayers = 8;
-  TinyModel big;
-  big.hidden = 64;
   nlohmann::json settings = nlohmann::json::parse(text_of(config)), header = nlohmann::json::object();
   settings["hidden_size"] = kHidden;
   settings["intermediate_size"] = kIntermediate;
@@ -155,11 +153,11 @@ TEST_F(BadInput, ADuckThatIsKilledDuringUp) {
 }
 
 TEST_F(BadInput, APromptBeyondTheContext) {
-  flock.write_inventory({.engine_toml = "context_length = 64"});
+  flock.write_inventory({.engine_toml = "context_length = 256"});
   ASSERT_EQ(flock.ductl({"up"}).status, 0);
   const ProgramResult run = flock.ductl({"run", std::string(500, 'x')});
   EXPECT_NE(run.status, 0);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("64"), HasSubstr("context")));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("256"), HasSubstr("context")));
   EXPECT_THAT(run.out, IsEmpty());
 }
 

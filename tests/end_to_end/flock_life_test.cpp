@@ -1,0 +1,166 @@
+#include "tiny_flock.hpp"
+
+#include "weights/slice.hpp"
+
+#include <csignal>
+#include <gmock/gmock.h>
+#include <thread>
+
+namespace ductl::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const std::uint64_t kSliceBytes = weights::slice_layout(TinyModel{}.hidden).bytes;
+
+TEST(FlockLife, GoesUpServesAndGoesDownLeavingNothing) {
+  TinyFlock flock;
+  EXPECT_EQ(flock.json({"status", "-o", "json"}, 4).at("serving"), false);
+
+  const auto up = flock.json({"up", "-o", "json"});
+  EXPECT_EQ(up.at("schema"), "ductl/up/v1");
+  EXPECT_EQ(up.at("changed"), true);
+  EXPECT_EQ(up.at("actions"), 7); // three ducks started and filled, the engine
+  EXPECT_EQ(up.at("bytes_sent"), kTinyLayers * kTinySlicesEach * kSliceBytes);
+  EXPECT_GT(up.at("first_token_ms"), 0);
+
+  const auto status = flock.json({"status", "-o", "json"});
+  EXPECT_EQ(status.at("schema"), "ductl/status/v1");
+  EXPECT_EQ(status.at("serving"), true);
+  ASSERT_EQ(status.at("ducks").size(), 3u);
+  for (const auto& duck : status.at("ducks")) {
+    EXPECT_EQ(duck.at("stage"), "serving");
+    EXPECT_EQ(duck.at("slices_held"), duck.at("slices_wanted"));
+    EXPECT_EQ(duck.at("slices_held"), kTinyLayers * kTinySlicesEach / 3);
+    EXPECT_TRUE(duck.at("reason").is_null());
+  }
+
+  const ProgramResult answer = flock.ductl({"run", "--max-tokens", "16", "hello"});
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  EXPECT_THAT(answer.out, Not(IsEmpty()));
+
+  const auto again = flock.json({"up", "-o", "json"});
+  EXPECT_EQ(again.at("changed"), false);
+  EXPECT_EQ(again.at("actions"), 0);
+  EXPECT_EQ(again.at("bytes_sent"), 0);
+  EXPECT_TRUE(again.at("first_token_ms").is_null());
+  EXPECT_THAT(flock.ductl({"up"}).out, HasSubstr("Nothing to do: 3/3 ducks match inventory."));
+  EXPECT_EQ(flock.ductl({"plan", "--detailed-exitcode"}).status, 0);
+
+  EXPECT_EQ(flock.processes().size(), 4u);
+  const ProgramResult down = flock.ductl({"down"});
+  EXPECT_EQ(down.status, 0) << down.err;
+  EXPECT_THAT(down.err, AllOf(HasSubstr("- stop engine"), HasSubstr("- stop duck01"), HasSubstr("- stop duck03")));
+  EXPECT_THAT(flock.processes(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(flock.state() / "run"));
+  EXPECT_FALSE(std::filesystem::exists(flock.state() / "lock"));
+  EXPECT_FALSE(std::filesystem::exists(flock.state() / "serving.json"));
+  EXPECT_EQ(flock.ductl({"status"}).status, 4);
+}
+
+TEST(FlockLife, PlanSaysWhatUpWillDo) {
+  TinyFlock flock;
+  const ProgramResult plan = flock.ductl({"plan", "--detailed-exitcode"});
+  EXPECT_EQ(plan.status, 2) << plan.err;
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("+ start duck01"), HasSubstr("~ fill duck03: 8 slices"), HasSubstr("+ start engine"),
+                              HasSubstr("Plan: 3 to start, 3 to fill")));
+  EXPECT_THAT(flock.processes(), IsEmpty());
+}
+
+TEST(FlockLife, TheKeyIsTheOwnersAloneAndInNoCommandLine) {
+  TinyFlock flock;
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  const auto key_file = flock.state() / "key";
+  EXPECT_EQ(std::filesystem::status(key_file).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const std::string key = [&] {
+    const ProgramResult cat = run_program({"/bin/cat", key_file.string()});
+    return cat.out.substr(0, 64);
+  }();
+  ASSERT_EQ(key.size(), 64u);
+  EXPECT_THAT(processes_naming(key), IsEmpty());
+}
+
+TEST(FlockLife, ADuckThatDiesWhileDecodingEndsTheAnswerAndUpBringsItBack) {
+  TinyFlock flock({.limits_toml = "dead_after_ms = 1000"});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  {
+    RunningProgram answer(flock.argv({"run", "--max-tokens", "4000", "--temperature", "0", "hello"}), flock.options());
+    ASSERT_TRUE(answer.wait_for_output("", 20s));
+    const int pid = flock.pid_of("duck02");
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    const auto killed = std::chrono::steady_clock::now();
+    const ProgramResult result = answer.wait();
+    EXPECT_NE(result.status, 0);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("duck02"), HasSubstr("layer")));
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, 1000ms + 1000ms + 500ms); // the last for the programs' own ends
+  }
+  const auto status = flock.json({"status", "-o", "json"}, 4);
+  EXPECT_EQ(status.at("serving"), false);
+  EXPECT_EQ(status.at("ducks").at(1).at("stage"), "off");
+
+  const auto up = flock.json({"up", "-o", "json"});
+  EXPECT_EQ(up.at("bytes_sent"), kTinyLayers * kTinySlicesEach / 3 * kSliceBytes);
+  EXPECT_EQ(up.at("actions"), 3); // duck02 started and filled, the engine restarted
+  EXPECT_EQ(flock.ductl({"status"}).status, 0);
+  EXPECT_EQ(flock.ductl({"run", "--max-tokens", "4", "hello"}).status, 0);
+}
+
+TEST(FlockLife, ADeadDuckThatNobodyAskedIsSeenByStatus) {
+  TinyFlock flock;
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  ASSERT_EQ(kill(flock.pid_of("duck03"), SIGKILL), 0);
+  const ProgramResult status = flock.ductl({"status"});
+  EXPECT_EQ(status.status, 4);
+  EXPECT_THAT(status.out, AllOf(HasSubstr("has lost duck03"), HasSubstr("ductl up")));
+}
+
+TEST(FlockLife, ADeadEngineIsStartedAgainAndNothingIsSent) {
+  TinyFlock flock;
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  ASSERT_EQ(kill(flock.pid_of("duck-engine"), SIGKILL), 0);
+  EXPECT_EQ(flock.ductl({"status"}).status, 4);
+  const auto up = flock.json({"up", "-o", "json"});
+  EXPECT_EQ(up.at("actions"), 1);
+  EXPECT_EQ(up.at("bytes_sent"), 0);
+}
+
+TEST(FlockLife, AnotherDuckInTheInventoryTakesOnlyItsShare) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  flock.write_inventory({.ducks = 3});
+  EXPECT_EQ(flock.ductl({"status"}).status, 3); // serves, without the third
+  const auto up = flock.json({"up", "-o", "json"});
+  EXPECT_EQ(up.at("bytes_sent"), kTinyLayers * kTinySlicesEach / 3 * kSliceBytes);
+  EXPECT_EQ(flock.ductl({"status"}).status, 0);
+}
+
+TEST(FlockLife, AnInterruptedUpIsGoneOnWithByTheNext) {
+  TinyFlock flock;
+  {
+    RunningProgram up(flock.argv({"up"}), flock.options());
+    for (int i = 0; i < 2000 && flock.pid_of("duck01") == 0; ++i) std::this_thread::sleep_for(1ms);
+    up.signal(SIGINT);
+    const ProgramResult result = up.wait();
+    EXPECT_THAT(result.status, ::testing::AnyOf(130, 0)) << result.err; // 0: it was done already
+  }
+  EXPECT_EQ(flock.ductl({"up"}).status, 0);
+  EXPECT_EQ(flock.ductl({"status"}).status, 0);
+}
+
+TEST(FlockLife, OnlyOneCommandAtATimeChangesAFlock) {
+  TinyFlock flock;
+  RunningProgram first(flock.argv({"up"}), flock.options());
+  for (int i = 0; i < 2000 && !std::filesystem::exists(flock.state() / "lock"); ++i) std::this_thread::sleep_for(1ms);
+  const ProgramResult second = flock.ductl({"up"});
+  if (second.status != 0) EXPECT_THAT(second.err, HasSubstr("another ductl is working on this flock"));
+  EXPECT_EQ(first.wait().status, 0);
+}
+
+} // namespace
+} // namespace ductl::test

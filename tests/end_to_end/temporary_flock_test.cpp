@@ -1,0 +1,105 @@
+#include "tiny_flock.hpp"
+
+#include <csignal>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+namespace ductl::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+struct TemporaryFlockTest : ::testing::Test {
+  TempFolder folder;
+  std::string model = (folder.path() / "model").string();
+  std::filesystem::path tmp = folder.path() / "tmp";
+
+  void SetUp() override {
+    write_tiny_model(model);
+    std::filesystem::create_directories(tmp);
+  }
+  void TearDown() override {
+    EXPECT_TRUE(std::filesystem::is_empty(tmp));
+    EXPECT_THAT(processes_naming(folder.path().string()), IsEmpty());
+  }
+
+  ProgramOptions options() const {
+    ProgramOptions options;
+    options.environment = {{"XDG_STATE_HOME", (folder.path() / "state").string()},
+                           {"XDG_CACHE_HOME", (folder.path() / "cache").string()},
+                           {"TMPDIR", tmp.string()}};
+    return options;
+  }
+  std::vector<std::string> logits(const std::vector<std::string>& how) const {
+    std::vector<std::string> argv{"ductl", "model", "logits", model, "--ids", "72,101,108,108,111"};
+    argv.insert(argv.end(), how.begin(), how.end());
+    return argv;
+  }
+  nlohmann::json json(const std::vector<std::string>& argv) const {
+    const ProgramResult result = run_program(argv, options());
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+};
+
+TEST_F(TemporaryFlockTest, GivesTheSameBitsWithAnyNumberOfDucks) {
+  const auto one = json(logits({"--ducks", "1", "--all"}));
+  EXPECT_EQ(one.at("schema"), "ductl/logits/v1");
+  EXPECT_EQ(one.at("positions").size(), 5u);
+  EXPECT_EQ(json(logits({"--ducks", "2", "--all"})), one);
+  EXPECT_EQ(json(logits({"--ducks", "5", "--all"})), one);
+}
+
+TEST_F(TemporaryFlockTest, IsNearTheUnquantisedModel) {
+  const auto exact = json(logits({"--no-ducks"})).at("logits").at(0), ducks = json(logits({"--ducks", "3"})).at("logits").at(0);
+  ASSERT_EQ(exact.size(), static_cast<std::size_t>(kTinyVocab));
+  double error = 0, largest = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    error = std::max(error, std::abs(exact[i].get<double>() - ducks[i].get<double>()));
+    largest = std::max(largest, std::abs(exact[i].get<double>()));
+  }
+  EXPECT_LT(error, 0.1 * largest); // fp9 weights
+  EXPECT_GT(error, 0);
+}
+
+TEST_F(TemporaryFlockTest, TwoAtOnceDoNotHearEachOther) {
+  RunningProgram first(logits({"--ducks", "3", "--all"}), options()), second(logits({"--ducks", "2", "--all"}), options());
+  const ProgramResult a = first.wait(), b = second.wait();
+  EXPECT_EQ(a.status, 0) << a.err;
+  EXPECT_EQ(b.status, 0) << b.err;
+  EXPECT_EQ(a.out, b.out);
+  EXPECT_THAT(a.out, Not(IsEmpty()));
+}
+
+TEST_F(TemporaryFlockTest, GoesWhenTheCommandIsTerminated) {
+  RunningProgram program({"ductl", "model", "perplexity", model, "--text", (folder.path() / "text").string(), "--ducks", "2"},
+                         options());
+  (void)program.wait(); // the text is not there: a usage error, before any duck
+  std::string ids = "1";
+  for (int i = 0; i < 3000; ++i) ids += ",2";
+  RunningProgram busy({"ductl", "model", "logits", model, "--ids", ids, "--ducks", "2"}, options());
+  for (int i = 0; i < 5000 && processes_naming(tmp.string()).empty(); ++i) usleep(1000);
+  busy.signal(SIGTERM);
+  EXPECT_THAT(busy.wait().status, ::testing::AnyOf(143, 0));
+}
+
+TEST_F(TemporaryFlockTest, GoesWhenTheModelIsRefused) {
+  std::filesystem::resize_file(folder.path() / "model/model.safetensors", 1000);
+  const ProgramResult result = run_program(logits({"--ducks", "2"}), options());
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("model.safetensors"));
+}
+
+TEST_F(TemporaryFlockTest, PassesTheTokenizersCommandsThrough) {
+  ProgramOptions with_input = options();
+  with_input.input = "{\"text\":\"Hi<|im_end|>\"}\n{\"text\":\"\"}\n";
+  const ProgramResult result = run_program({"ductl", "model", "tokenize", model}, with_input);
+  EXPECT_EQ(result.out, "{\"ids\":[72,105,258]}\n{\"ids\":[]}\n") << result.err;
+  EXPECT_EQ(run_program({"ductl", "model", "show", model}, options()).status, 0);
+}
+
+} // namespace
+} // namespace ductl::test
