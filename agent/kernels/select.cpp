@@ -1,5 +1,6 @@
 #include "agent/kernels/expert.hpp"
 
+#include <cpuid.h>
 #include <cstdlib>
 #include <string_view>
 
@@ -10,7 +11,9 @@ std::size_t kernel_scratch_floats(int /*hidden*/, int tokens_max) { return 32 * 
 
 bool cpu_has_avx2() {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("f16c") != 0;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0; // not every compiler can be asked for f16c by name
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  return f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; // those two ask the system as well
 }
 
 const ExpertKernels& select_kernels() {
