@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace ductl::agent {
@@ -65,15 +66,14 @@ Expected<std::string> new_key() {
 
 // The file appears whole or not at all; when two make it at once, the first one's stays and both use it.
 Expected<void> create_key_file(const std::filesystem::path& file, const std::string& key) {
-  const std::string temporary = fmt::format("{}.{}.new", file.string(), ::getpid());
+  std::string temporary = file.string() + ".XXXXXX";
+  const Descriptor fd(::mkostemp(temporary.data(), O_CLOEXEC)); // exclusive, 0600
   const auto error = [&](const char* what) {
     const std::string cause = std::strerror(errno);
-    ::unlink(temporary.c_str());
+    if (fd.get() >= 0) ::unlink(temporary.c_str());
     return state_error(fmt::format("the flock key cannot be {}: {}", what, cause), file,
                        "check that its folder is writable for you");
   };
-  ::unlink(temporary.c_str()); // of a process with our number that was killed
-  const Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd.get() < 0) return error("made");
   const std::string line = key + "\n";
   if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) || ::fsync(fd.get()) != 0)
