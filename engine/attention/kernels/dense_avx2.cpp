@@ -161,13 +161,14 @@ template <Type kType> void convert_row(const DenseMatrix& w, int row, int column
   }
 }
 
-// sum is [rows][kTokenBlock] vectors; kRows x kTokens of them go on by the strip's columns.
+// The accumulators of a block lie as [token / kTokenTile][row][token % kTokenTile], so that a tile's are together and so are
+// those that are stored together. kRows x kTokens of them, from `sum` on, go on by the strip's columns.
 template <int kRows, int kTokens> void tile(const Strip& strip, const float* x, std::ptrdiff_t x_stride, __m256* sum) {
   __m256 acc[kRows][kTokens];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) acc[r][t] = sum[r * kTokenBlock + t];
+    for (int t = 0; t < kTokens; ++t) acc[r][t] = sum[r * kTokenTile + t];
   int c = 0;
   for (; c + 8 <= strip.count; c += 8) {
     __m256 w[kRows];
@@ -193,17 +194,18 @@ template <int kRows, int kTokens> void tile(const Strip& strip, const float* x, 
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) sum[r * kTokenBlock + t] = acc[r][t];
+    for (int t = 0; t < kTokens; ++t) sum[r * kTokenTile + t] = acc[r][t];
 }
 
 template <int kRows> void strip_tokens(const Strip& strip, const float* x, std::ptrdiff_t x_stride, int tokens, __m256* sum) {
-  int t = 0;
-  for (; t + kTokenTile <= tokens; t += kTokenTile) tile<kRows, kTokenTile>(strip, x + t * x_stride, x_stride, sum + t);
-  switch (tokens - t) {
-  case 3: tile<kRows, 3>(strip, x + t * x_stride, x_stride, sum + t); break;
-  case 2: tile<kRows, 2>(strip, x + t * x_stride, x_stride, sum + t); break;
-  case 1: tile<kRows, 1>(strip, x + t * x_stride, x_stride, sum + t); break;
-  default: break;
+  for (int t = 0; t < tokens; t += kTokenTile, sum += kRowBlock * kTokenTile) {
+    const float* from = x + t * x_stride;
+    switch (tokens - t) {
+    case 1: tile<kRows, 1>(strip, from, x_stride, sum); break;
+    case 2: tile<kRows, 2>(strip, from, x_stride, sum); break;
+    case 3: tile<kRows, 3>(strip, from, x_stride, sum); break;
+    default: tile<kRows, kTokenTile>(strip, from, x_stride, sum); break;
+    }
   }
 }
 
@@ -215,14 +217,16 @@ __m128 tree4(const __m256* sum) {
   return _mm_add_ps(_mm_add_ps(four[0], four[2]), _mm_add_ps(four[1], four[3]));
 }
 
-void store_sums(const __m256* sum, int tokens, float* y, std::ptrdiff_t y_stride) {
-  int t = 0;
-  for (; t + 4 <= tokens; t += 4) {
-    float four[4];
-    _mm_storeu_ps(four, tree4(sum + t));
-    for (int i = 0; i < 4; ++i) y[(t + i) * y_stride] = four[i];
+// Four tokens at a time over all rows: y is written along its rows.
+void store_sums(const __m256* sum, int rows, int tokens, float* y, std::ptrdiff_t y_stride) {
+  for (int t = 0; t < tokens; t += kTokenTile, sum += kRowBlock * kTokenTile) {
+    const int count = tokens - t < kTokenTile ? tokens - t : kTokenTile;
+    for (int r = 0; r < rows; ++r) {
+      float four[4];
+      _mm_storeu_ps(four, tree4(sum + r * kTokenTile));
+      for (int i = 0; i < count; ++i) y[(t + i) * y_stride + r] = four[i];
+    }
   }
-  for (; t < tokens; ++t) y[t * y_stride] = tree(sum[t]);
 }
 
 // One strip of kRows rows for a block of tokens.
@@ -244,16 +248,15 @@ void many_rows(const DenseProduct& job, int row, int column, int token, int toke
 // A block of rows for a block of tokens, strip by strip: the tokens' strip stays in L2 for all the rows.
 template <Type kType> void many_block(const DenseProduct& job, int row_begin, int rows, int token, int tokens) {
   __m256 sum[kRowBlock * kTokenBlock];
-  for (int r = 0; r < rows; ++r)
-    for (int t = 0; t < tokens; ++t) sum[r * kTokenBlock + t] = _mm256_setzero_ps();
+  for (int t = 0; t < tokens; t += kTokenTile)
+    for (int i = 0; i < rows * kTokenTile; ++i) sum[t * kRowBlock + i] = _mm256_setzero_ps();
   for (int column = 0; column < job.matrix->columns; column += kStrip) {
     int r = 0;
     for (; r + kRowTile <= rows; r += kRowTile)
-      many_rows<kType, kRowTile>(job, row_begin + r, column, token, tokens, sum + r * kTokenBlock);
-    for (; r < rows; ++r) many_rows<kType, 1>(job, row_begin + r, column, token, tokens, sum + r * kTokenBlock);
+      many_rows<kType, kRowTile>(job, row_begin + r, column, token, tokens, sum + r * kTokenTile);
+    for (; r < rows; ++r) many_rows<kType, 1>(job, row_begin + r, column, token, tokens, sum + r * kTokenTile);
   }
-  for (int r = 0; r < rows; ++r)
-    store_sums(sum + r * kTokenBlock, tokens, job.y + token * job.y_stride + row_begin + r, job.y_stride);
+  store_sums(sum, rows, tokens, job.y + token * job.y_stride + row_begin, job.y_stride);
 }
 
 template <Type kType> void product_many(const DenseProduct& job) {
