@@ -137,7 +137,7 @@ TEST(FlockFfn, TwoFlocksOnOneMachineNeverHearEachOther) {
 }
 
 TEST(FlockFfn, ADuckThatStopsIsNamedInTime) {
-  UdpFlock flock(3, 79, milliseconds(300));
+  UdpFlock flock(3, 79, milliseconds(1000)); // long enough for a living duck on a busy machine
   std::mt19937_64 random(4);
   ASSERT_TRUE(flock.round(random_request(kModel, 0, 0, 1, random)));
   flock.duck(1).stop();
@@ -147,7 +147,7 @@ TEST(FlockFfn, ADuckThatStopsIsNamedInTime) {
   EXPECT_EQ(y.error().code, ErrorCode::kDuckDied);
   EXPECT_NE(y.error().message.find("duck1"), std::string::npos);
   EXPECT_NE(y.error().message.find("layer 2"), std::string::npos);
-  EXPECT_LT(Clock::now() - start, milliseconds(1300));
+  EXPECT_LT(Clock::now() - start, milliseconds(2000));
 }
 
 TEST(FlockFfn, AnEpochThatIsNotTheFlocksIsRefused) {
