@@ -13,7 +13,7 @@ namespace ductl::engine {
 struct ApiOptions {
   std::uint32_t address = 0x7f000001;
   std::uint16_t port = 0;
-  std::vector<std::string> keys;                   // empty only on loopback; a non-loopback bind without a key is refused
+  std::vector<std::string> keys = {};              // empty only on loopback; a non-loopback bind without a key is refused
   int generations_max = 32;                        // running and queued; beyond that 429
   std::chrono::milliseconds ping_interval{15'000}; // longest silence of a stream
 };

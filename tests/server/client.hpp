@@ -21,10 +21,10 @@ struct Reply {
 
 struct Call {
   std::string path = "/v1/chat/completions";
-  std::string body;                                   // empty: GET
-  std::vector<std::string> headers;                   // "Name: value"
-  std::string method;                                 // other than GET and POST
-  std::function<bool(const std::string& body)> go_on; // asked with what has come so far; false gives up
+  std::string body = {};                                   // empty: GET
+  std::vector<std::string> headers = {};                   // "Name: value"
+  std::string method = {};                                 // other than GET and POST
+  std::function<bool(const std::string& body)> go_on = {}; // asked with what has come so far; false gives up
   long timeout_ms = 20'000;
 };
 
