@@ -1,6 +1,6 @@
 #include "ductl/reconcile/diagnosis.hpp"
 
-#include "simulated_flock.hpp"
+#include "tests/ductl/simulated_flock.hpp"
 
 #include <gmock/gmock.h>
 

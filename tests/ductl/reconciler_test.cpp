@@ -1,4 +1,4 @@
-#include "simulated_flock.hpp"
+#include "tests/ductl/simulated_flock.hpp"
 
 #include <atomic>
 #include <gmock/gmock.h>

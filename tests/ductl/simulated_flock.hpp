@@ -55,18 +55,7 @@ public:
 
   Observed observe(const Desired& desired) override {
     const std::lock_guard lock(mutex_);
-    Observed observed;
-    for (std::size_t i = 0; i < ducks.size(); ++i) observed.ducks.push_back(observe_duck(desired, i));
-    observed.engine = {.seen = {},
-                       .running = engine_running,
-                       .died = engine_died,
-                       .pid = 1,
-                       .api_port = 1,
-                       .private_bytes = 0,
-                       .healthy = engine_running && !engine_broken,
-                       .reason = engine_broken ? "a duck died" : "",
-                       .serving_text = serving_text};
-    return observed;
+    return look(desired);
   }
 
   Expected<std::uint64_t> act(const Desired& desired, const Action& action) override {
@@ -89,6 +78,21 @@ public:
   }
 
 private:
+  Observed look(const Desired& desired) const {
+    Observed observed;
+    for (std::size_t i = 0; i < ducks.size(); ++i) observed.ducks.push_back(observe_duck(desired, i));
+    observed.engine = {.seen = {},
+                       .running = engine_running,
+                       .died = engine_died,
+                       .pid = 1,
+                       .api_port = 1,
+                       .private_bytes = 0,
+                       .healthy = engine_running && !engine_broken,
+                       .reason = engine_broken ? "a duck died" : "",
+                       .serving_text = serving_text};
+    return observed;
+  }
+
   static std::size_t index_of(const std::string& name) { return static_cast<std::size_t>(std::stoi(name.substr(4))); }
 
   ObservedDuck observe_duck(const Desired& desired, std::size_t i) const {
@@ -153,7 +157,7 @@ private:
     ++next_tag;
     engine_running = true;
     engine_died = engine_broken = false;
-    serving_text = agent::serving_text(desired.serving);
+    serving_text = agent::serving_text(serving_with_ports(desired, look(desired)));
     return 0;
   }
 

@@ -1,5 +1,5 @@
 // What users hit: each a clear error with the next step, and nothing half-done left behind.
-#include "tiny_flock.hpp"
+#include "tests/end_to_end/tiny_flock.hpp"
 
 #include <arpa/inet.h>
 #include <csignal>

@@ -1,4 +1,4 @@
-#include "tiny_flock.hpp"
+#include "tests/end_to_end/tiny_flock.hpp"
 
 #include <csignal>
 #include <gmock/gmock.h>

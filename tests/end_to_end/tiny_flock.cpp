@@ -1,4 +1,4 @@
-#include "tiny_flock.hpp"
+#include "tests/end_to_end/tiny_flock.hpp"
 
 #include "engine/tokenizer/byte_alphabet.hpp"
 #include "tests/support/local_flock.hpp"
