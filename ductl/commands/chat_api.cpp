@@ -131,7 +131,7 @@ Expected<Answer> AnswerReader::finish() {
 
 Error error_of_body(long status, std::string_view body) {
   const json document = json::parse(body, nullptr, false);
-  const json& error = at(document.is_discarded() ? json() : document, "error");
+  const json& error = at(document, "error"); // what is no JSON is no object either
   constexpr long kUnavailable = 503;
   if (error.is_object()) {
     Error out = engine_error(error);
