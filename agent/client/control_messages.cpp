@@ -162,8 +162,10 @@ Expected<StoreModel> parse_model(std::string_view text) {
   if (const json* layers = fields.take_array("exponent")) {
     for (const json& layer : *layers) {
       auto& out = model.exponent.emplace_back();
-      if (!layer.is_array() || layer.size() != blocks)
-        return bad(fmt::format("'exponent' must hold {} integers a layer", blocks));
+      if (!layer.is_array() || layer.size() != blocks) {
+        fields.note(fmt::format("'exponent' must hold {} integers a layer", blocks));
+        break;
+      }
       for (const json& item : layer) { // 2^exponent must be a normal float
         const auto exponent = integer<std::int16_t>(item, -126, 127);
         if (!exponent) fields.note("'exponent' must hold integers of -126..127");

@@ -172,8 +172,9 @@ TEST(ProcessLog, WritesLinesAndTellsTheTail) {
   ASSERT_TRUE(start_log(file));
   for (int i = 0; i < 100; ++i) spdlog::info("line {}", i);
   spdlog::set_default_logger(before);
-  EXPECT_THAT(text_of(file), MatchesRegex("....-..-..T..:..:.......  ?info line 0\n.*line 99\n"));
   const std::string whole = text_of(file);
+  EXPECT_THAT(whole.substr(0, whole.find('\n')), MatchesRegex("....-..-..T..:..:..[.]... info line 0"));
+  EXPECT_TRUE(whole.ends_with(" info line 99\n"));
   EXPECT_EQ(*log_tail(file, 1 << 20), whole);
   EXPECT_EQ(*log_tail(file, whole.size()), whole);
   const std::string tail = *log_tail(file, 200);
