@@ -53,6 +53,7 @@ struct ExpertServer::Impl {
                          .hidden = hidden,
                          .tokens_max = kTokensMax,
                          .mtu = transport.mtu()});
+    if (session.tag == 0) return;
     spdlog::info("data plane: session {:016x}, epoch {}, duck {}, hidden {} ({})", session.tag, session.epoch, session.duck,
                  hidden, session.bf16_hidden ? "bf16" : "f32");
   }

@@ -90,7 +90,9 @@ public:
   }
 
   Expected<RoundTimes> finish(int lane, std::span<float> y) override {
-    assert(lane >= 0 && lane < wire::kLanesMax && rounds_[lane]->in_flight());
+    if (lane < 0 || lane >= wire::kLanesMax || !rounds_[lane]->in_flight()) {
+      return fail(ErrorCode::kInternal, fmt::format("no round was started on lane {}", lane));
+    }
     Instant active = options_.clock();
     while (!rounds_[lane]->finished()) {
       const bool came = intake();

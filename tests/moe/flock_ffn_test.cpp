@@ -158,6 +158,13 @@ TEST(FlockFfn, AnEpochThatIsNotTheFlocksIsRefused) {
   EXPECT_EQ(y.error().code, ErrorCode::kFlockEpoch);
 }
 
+TEST(FlockFfn, FinishingWhatWasNotStartedIsAnErrorAndNoHang) {
+  UdpFlock flock(1, 83);
+  std::vector<float> y(static_cast<std::size_t>(kModel.hidden));
+  EXPECT_FALSE(flock.ffn().finish(0, y));
+  EXPECT_FALSE(flock.ffn().finish(4, y));
+}
+
 TEST(FlockFfn, ALayerThatNoDuckHasIsAnError) {
   TinyModel deeper = kModel;
   deeper.layers = 9;
