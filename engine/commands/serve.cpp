@@ -123,6 +123,12 @@ void log_flock(const ComputeModel& model) {
 }
 
 int serve(const std::filesystem::path& state, ReadyPipe& ready) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(state, ignored)) { // a log there would make it
+    const Error error{ErrorCode::kState, "there is no such state folder", state.string(), "run `ductl up`, which makes it", {}};
+    ready.say(not_ready_line(error));
+    return report(error);
+  }
   const auto log = agent::StateFolder{state}.log("duck-engine");
   if (auto started = agent::start_log(log); !started) {
     ready.say(not_ready_line(started.error()));
