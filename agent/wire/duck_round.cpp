@@ -17,7 +17,7 @@ constexpr Duration kRepeatInterval = std::chrono::milliseconds(2);
 DuckRound::DuckRound() : lanes_(kLanesMax) {}
 
 void DuckRound::begin_session(const DuckSession& session) {
-  assert(session.mtu > kHeaderBytes + kPayloadAlignment && session.tokens_max >= 1 && session.tokens_max <= kTokensMax);
+  assert(session.mtu >= kHeaderBytes + kPayloadAlignment && session.tokens_max >= 1 && session.tokens_max <= kTokensMax);
   session_ = session;
   items_count_ = 0;
   for (Lane& lane : lanes_) {
