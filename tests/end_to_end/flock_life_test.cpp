@@ -160,7 +160,9 @@ TEST(FlockLife, OnlyOneCommandAtATimeChangesAFlock) {
   RunningProgram first(flock.argv({"up"}), flock.options());
   for (int i = 0; i < 2000 && !std::filesystem::exists(flock.state() / "lock"); ++i) std::this_thread::sleep_for(1ms);
   const ProgramResult second = flock.ductl({"up"});
-  if (second.status != 0) EXPECT_THAT(second.err, HasSubstr("another ductl is working on this flock"));
+  if (second.status != 0) {
+    EXPECT_THAT(second.err, HasSubstr("another ductl is working on this flock"));
+  }
   EXPECT_EQ(first.wait().status, 0);
 }
 

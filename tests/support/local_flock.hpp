@@ -1,20 +1,21 @@
-// A local flock for one test: its own inventory, addresses, ports, and state and cache folders; brought down when it goes.
+// A local flock as a user has one: an inventory file, XDG folders of its own, the built programs. Brought down, and looked
+// after for leftovers, when it goes.
 #pragma once
 
 #include "tests/support/program.hpp"
 #include "tests/support/tiny_checkpoint.hpp"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace ductl::test {
 
 struct LocalFlockOptions {
-  std::string model = {}; // checkpoint folder
-  int ducks = 4;
-  std::string engine_toml = {}; // more lines of [engine], e.g. "hidden = \"bf16\""
-  std::string limits_toml = {}; // more lines of [limits]
+  std::string model = "model"; // checkpoint folder; relative to the flock's own folder
+  int ducks = 3;
+  std::string ducks_toml = {}, engine_toml = {}, limits_toml = {}; // more lines of these tables
 };
 
 class LocalFlock {
@@ -24,20 +25,30 @@ public:
   LocalFlock(const LocalFlock&) = delete;
   LocalFlock& operator=(const LocalFlock&) = delete;
 
+  void write_inventory(const LocalFlockOptions& options) const;
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
+  [[nodiscard]] std::filesystem::path state() const { return folder_.path() / "state/ductl" / name_; }
+  [[nodiscard]] std::string address(int duck) const; // of duck01, duck02, ...: 1, 2, ...
+
   // `ductl -i <inventory> arguments...` in the flock's environment.
-  [[nodiscard]] ProgramResult ductl(const std::vector<std::string>& arguments, std::chrono::seconds limit = std::chrono::seconds(60)) const;
   [[nodiscard]] std::vector<std::string> argv(const std::vector<std::string>& arguments) const;
-  [[nodiscard]] ProgramOptions options(std::chrono::seconds limit) const;
-  [[nodiscard]] const std::filesystem::path& inventory() const { return inventory_; }
-  [[nodiscard]] std::filesystem::path state() const; // the flock's state folder
-  [[nodiscard]] int api_port() const { return api_port_; }
+  [[nodiscard]] ProgramOptions options(std::chrono::seconds limit = std::chrono::seconds(60)) const;
+  [[nodiscard]] ProgramResult ductl(const std::vector<std::string>& arguments,
+                                    std::chrono::seconds limit = std::chrono::seconds(60)) const;
+  [[nodiscard]] nlohmann::json json(const std::vector<std::string>& arguments, int expected_status = 0) const;
+
+  [[nodiscard]] int pid_of(const std::string& process) const; // by its run file; 0 = none
+  // Command lines of all processes that have this flock's folder in them.
+  [[nodiscard]] std::vector<std::string> processes() const;
 
 private:
   TempFolder folder_;
-  std::filesystem::path inventory_;
-  std::string name_;
+  std::string name_, subnet_;
   int api_port_ = 0;
 };
+
+// Command lines of all running duck-agents and duck-engines that name `word`.
+[[nodiscard]] std::vector<std::string> processes_naming(const std::string& word);
 
 // A TCP port that nobody listens on just now.
 [[nodiscard]] int free_port();
