@@ -11,6 +11,7 @@ namespace ductl::agent {
 struct StateFolder {
   std::filesystem::path root; // 0700
   [[nodiscard]] std::filesystem::path key() const { return root / "key"; }
+  [[nodiscard]] std::filesystem::path api_keys() const { return root / "api-keys"; }
   [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
   [[nodiscard]] std::filesystem::path serving() const { return root / "serving.json"; }
   [[nodiscard]] std::filesystem::path placement() const { return root / "placement.json"; }

@@ -29,7 +29,7 @@ class App;
 
 namespace ductl::commands {
 
-enum class ExitCode : int { // docs/commands.md; scripts depend on them
+enum class ExitCode : int { // docs/operations.md; scripts depend on them
   Ok = 0,                   // done, healthy, nothing to change
   Failed = 1,
   ChangesPending = 2, // plan --detailed-exitcode

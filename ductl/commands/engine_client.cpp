@@ -1,9 +1,9 @@
 #include "ductl/commands/engine_client.hpp"
 
+#include "agent/client/api_keys.hpp"
 #include "agent/client/state_folder.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <curl/curl.h>
 #include <fmt/format.h>
 #include <memory>
@@ -86,9 +86,9 @@ std::optional<CURLcode> perform(CURLM* multi, const Transfer& transfer, const st
 EngineAddress engine_address(const inventory::Flock& flock) {
   // Bound to every address of this machine means: also to its loopback.
   const inventory::Ipv4 address = flock.engine.api_address == 0 ? 0x7f000001 : flock.engine.api_address;
-  const char* key = std::getenv("DUCTL_API_KEY");
   return {fmt::format("http://{}:{}", inventory::to_string(address), flock.engine.api_port),
-          agent::state_folder(flock.name).log("duck-engine").string(), key == nullptr ? "" : key};
+          agent::state_folder(flock.name).log("duck-engine").string(),
+          agent::own_api_key(agent::state_folder(flock.name).api_keys())};
 }
 
 Expected<Answer> ask_engine(const EngineAddress& engine, const ChatRequest& request,

@@ -1,5 +1,6 @@
 #include "ductl/commands/up.hpp"
 
+#include "agent/client/api_keys.hpp"
 #include "ductl/commands/command.hpp"
 #include "ductl/commands/interrupt.hpp"
 #include "ductl/commands/walk_view.hpp"
@@ -57,8 +58,8 @@ ExitCode run_up(CommandContext& context) {
   if (!report.converged()) return report_errors(context, report.errors);
   std::optional<std::int64_t> first_token_ms;
   if (report.actions > 0) { // what has changed must show that it works
-    const auto answered =
-        reconcile::ask_one_token(inventory->engine.api_address, report.observed.engine.api_port, kFirstTokenLimit);
+    const auto answered = reconcile::ask_one_token(inventory->engine.api_address, report.observed.engine.api_port,
+                                                   agent::own_api_key(flock.state().api_keys()), kFirstTokenLimit);
     if (!answered) {
       Error error = answered.error();
       error.place = flock.state().log(reconcile::kEngineProcess).string();

@@ -24,15 +24,17 @@ std::size_t take_body(char* data, std::size_t size, std::size_t count, void* use
   return size * count;
 }
 
-Reply ask(inventory::Ipv4 address, std::uint16_t port, const char* path, const char* post, std::chrono::milliseconds limit) {
+Reply ask(inventory::Ipv4 address, std::uint16_t port, const char* path, const char* post, const std::string& key,
+          std::chrono::milliseconds limit) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);
   if (!curl) return {.trouble = "no memory"};
   // An API bound to every address answers on loopback.
   const std::string url = fmt::format("http://{}:{}{}", address == 0 ? "127.0.0.1" : inventory::to_string(address), port, path);
-  const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
+  std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
       curl_slist_append(nullptr, "Content-Type: application/json"), curl_slist_free_all);
+  if (!key.empty()) headers.reset(curl_slist_append(headers.release(), ("Authorization: Bearer " + key).c_str()));
   Reply reply;
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
@@ -66,14 +68,15 @@ std::string reason_of(const Reply& reply) {
 } // namespace
 
 EngineHealth engine_health(inventory::Ipv4 address, std::uint16_t port, std::chrono::milliseconds limit) {
-  const Reply reply = ask(address, port, "/health", nullptr, limit);
+  const Reply reply = ask(address, port, "/health", nullptr, {}, limit);
   if (reply.status == 0) return {.reason = reply.trouble};
   if (reply.status == 200) return {.healthy = true};
   return {.reason = reason_of(reply)};
 }
 
-Expected<void> ask_one_token(inventory::Ipv4 address, std::uint16_t port, std::chrono::milliseconds limit) {
-  const Reply reply = ask(address, port, "/v1/chat/completions", kOneToken, limit);
+Expected<void> ask_one_token(inventory::Ipv4 address, std::uint16_t port, const std::string& key,
+                             std::chrono::milliseconds limit) {
+  const Reply reply = ask(address, port, "/v1/chat/completions", kOneToken, key, limit);
   if (reply.status == 200) return {};
   return fail(ErrorCode::kEngineStart, "the engine gives no token: " + (reply.status == 0 ? reply.trouble : reason_of(reply)), {},
               "read the engine's log");

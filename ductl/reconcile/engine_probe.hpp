@@ -6,6 +6,7 @@
 #include "inventory/inventory.hpp"
 
 #include <chrono>
+#include <string>
 
 namespace ductl::reconcile {
 
@@ -15,7 +16,8 @@ struct EngineHealth {
 };
 [[nodiscard]] EngineHealth engine_health(inventory::Ipv4 address, std::uint16_t port, std::chrono::milliseconds limit);
 
-// Asks for one token and waits for it.
-[[nodiscard]] Expected<void> ask_one_token(inventory::Ipv4 address, std::uint16_t port, std::chrono::milliseconds limit);
+// Asks for one token and waits for it. `key` is the API's, empty where it needs none.
+[[nodiscard]] Expected<void> ask_one_token(inventory::Ipv4 address, std::uint16_t port, const std::string& key,
+                                           std::chrono::milliseconds limit);
 
 } // namespace ductl::reconcile

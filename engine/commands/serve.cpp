@@ -1,3 +1,4 @@
+#include "agent/client/api_keys.hpp"
 #include "agent/client/process_log.hpp"
 #include "agent/client/state_folder.hpp"
 #include "engine/commands/arguments.hpp"
@@ -44,8 +45,11 @@ std::string model_name(const std::string& source) {
   return whole.filename().empty() ? source : whole.filename().string();
 }
 
-Expected<void> start_api(Service& service, const inventory::Engine& engine) {
+Expected<void> start_api(Service& service, const inventory::Engine& engine, const agent::StateFolder& state) {
+  auto keys = agent::load_api_keys(state.api_keys());
+  if (!keys) return tl::unexpected(keys.error());
   ApiOptions options;
+  options.keys = std::move(*keys);
   options.address = engine.api_address;
   options.port = engine.api_port;
   auto api = OpenAiServer::start(options);
@@ -100,7 +104,7 @@ Expected<void> open_generator(Service& service, const agent::Serving& serving) {
 Expected<void> start(Service& service, const std::filesystem::path& state) {
   const auto flock = read_flock_access(state);
   if (!flock) return tl::unexpected(flock.error());
-  if (auto api = start_api(service, flock->serving.engine); !api) return api;
+  if (auto api = start_api(service, flock->serving.engine, agent::StateFolder{state}); !api) return api;
   const auto on_stage = [&](const std::string& stage) {
     service.api->set_stage(stage);
     spdlog::info("{}", stage);

@@ -153,7 +153,7 @@ private:
 Expected<std::unique_ptr<OpenAiServer>> OpenAiServer::start(const ApiOptions& options) {
   if (!is_loopback(options.address) && options.keys.empty()) {
     return fail(ErrorCode::kInventoryValue, "the API would listen beyond this machine without a key", "the engine's API address",
-                "give at least one API key, or bind to 127.0.0.1");
+                "put a key into the api-keys file of the flock's state folder (docs/security.md), or bind to 127.0.0.1");
   }
   auto server = std::make_unique<Server>(options);
   if (auto ok = server->listen(); !ok) return tl::unexpected(ok.error());

@@ -3,8 +3,13 @@
 #include "weights/slice.hpp"
 
 #include <csignal>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 namespace ductl::test {
 namespace {
@@ -155,15 +160,31 @@ TEST(FlockLife, AnInterruptedUpIsGoneOnWithByTheNext) {
   EXPECT_EQ(flock.ductl({"status"}).status, 0);
 }
 
+TEST(FlockLife, WithAnApiKeyOnlyThoseWhoHaveItAreAnswered) {
+  TinyFlock flock;
+  std::filesystem::create_directories(flock.state());
+  std::ofstream(flock.state() / "api-keys") << "an-api-key-of-at-least-22-characters\n";
+  std::filesystem::permissions(flock.state() / "api-keys",
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  EXPECT_EQ(flock.ductl({"run", "hello", "--max-tokens", "4"}).status, 0);
+  ProgramOptions stranger = flock.options();
+  stranger.environment["DUCTL_API_KEY"] = "not-the-key-but-long-enough-to-be-one";
+  const ProgramResult refused = run_program(flock.argv({"run", "hello", "--max-tokens", "4"}), stranger);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.out, IsEmpty());
+}
+
 TEST(FlockLife, OnlyOneCommandAtATimeChangesAFlock) {
   TinyFlock flock;
-  RunningProgram first(flock.argv({"up"}), flock.options());
-  for (int i = 0; i < 2000 && !std::filesystem::exists(flock.state() / "lock"); ++i) std::this_thread::sleep_for(1ms);
+  std::filesystem::create_directories(flock.state());
+  const int lock = open((flock.state() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
   const ProgramResult second = flock.ductl({"up"});
-  if (second.status != 0) {
-    EXPECT_THAT(second.err, HasSubstr("another ductl is working on this flock"));
-  }
-  EXPECT_EQ(first.wait().status, 0);
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.err, HasSubstr("another ductl is working on this flock"));
+  close(lock);
+  EXPECT_EQ(flock.ductl({"up"}).status, 0);
 }
 
 } // namespace

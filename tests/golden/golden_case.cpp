@@ -21,9 +21,7 @@ template <class T> T must(Expected<T> value) {
   return std::move(*value);
 }
 
-int best(const std::vector<float>& row) {
-  return static_cast<int>(std::max_element(row.begin(), row.end()) - row.begin());
-}
+int best(const std::vector<float>& row) { return static_cast<int>(std::max_element(row.begin(), row.end()) - row.begin()); }
 
 double top_two_gap(std::vector<float> row) {
   std::partial_sort(row.begin(), row.begin() + 2, row.end(), std::greater<>());
@@ -65,7 +63,8 @@ std::vector<std::vector<float>> run_engine(const weights::Checkpoint& checkpoint
   std::vector<std::vector<float>> rows;
   const std::span<const int> all(ids);
   for (std::size_t done = 0; done < ids.size();) {
-    const auto count = std::min<std::size_t>({static_cast<std::size_t>(chunk), ids.size() - done, static_cast<std::size_t>(forward.tokens_max())});
+    const auto count = std::min<std::size_t>(
+        {static_cast<std::size_t>(chunk), ids.size() - done, static_cast<std::size_t>(forward.tokens_max())});
     must(forward.run(*cache, all.subspan(done, count)));
     std::vector<float> logits(count * vocab);
     backend->logits(0, 0, static_cast<int>(count), logits);

@@ -27,12 +27,13 @@ struct GoldenCase {
 [[nodiscard]] std::vector<std::string> golden_case_names();
 [[nodiscard]] GoldenCase load_golden_case(const std::string& name);
 
-// Logits of every position, the prompt cut into chunks of `chunk` tokens (the whole prompt where FFN and backend take it at once).
+// Logits of every position, the prompt cut into chunks of `chunk` tokens (the whole prompt where FFN and backend take it at
+// once).
 [[nodiscard]] std::vector<std::vector<float>> run_engine(const weights::Checkpoint& checkpoint, engine::Ffn& ffn,
                                                          const std::vector<int>& ids, int chunk, int threads = 2);
 
 struct Deviation {
-  double worst = 0;    // max over positions of (max |difference| / max |reference|)
+  double worst = 0;     // max over positions of (max |difference| / max |reference|)
   int greedy_wrong = 0; // positions whose best token differs although the reference's best two are further apart than `gap`
 };
 [[nodiscard]] Deviation compare(const std::vector<std::vector<float>>& engine, const GoldenPrompt& golden, double gap);

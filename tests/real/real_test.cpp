@@ -101,7 +101,8 @@ TEST_F(Real, GreedyAnswerIsTheReferences) {
 }
 
 TEST_F(Real, LogitsHaveTheSameBitsFor1And2And4And31And32Ducks) {
-  const std::vector<std::string> arguments{"logits", kModel, "--all", "--ids", "1,9690,198,2683,359,253,5356,5646,11173,3365,3511,308"};
+  const std::vector<std::string> arguments{"logits", kModel, "--all", "--ids",
+                                           "1,9690,198,2683,359,253,5356,5646,11173,3365,3511,308"};
   std::string first;
   for (const char* ducks : {"1", "2", "4", "31", "32"}) {
     std::vector<std::string> all{"ductl", "model"};
@@ -121,7 +122,8 @@ TEST_F(Real, ThirtyTwoDucksOnThisMachineDecodeAToken_A_SecondWithoutNackStorms) 
   LocalFlock flock({.model = kModel, .ducks = 32});
   const ProgramResult up = flock.ductl({"up"}, 180s);
   ASSERT_EQ(up.status, 0) << up.err;
-  const ProgramResult run = flock.ductl({"run", "Tell me about ducks.", "--max-tokens", "32", "--temperature", "0", "-o", "json"}, 120s);
+  const ProgramResult run =
+      flock.ductl({"run", "Tell me about ducks.", "--max-tokens", "32", "--temperature", "0", "-o", "json"}, 120s);
   ASSERT_EQ(run.status, 0) << run.err;
   std::printf("%s\n", run.out.c_str());
   const json result = json::parse(run.out);
@@ -139,8 +141,8 @@ TEST_F(Real, PerplexityThroughFourDucksStaysNear) {
   const double host = reference_.at("perplexity").get<double>(); // what --no-ducks is held to within 0.05 %
   const double ducks = perplexity({"--ducks", "4"});
   const double bf16 = perplexity({"--ducks", "4", "--hidden", "bf16"});
-  std::printf("reference %.6f, 4 ducks %.6f (%+.3f %%), bf16 hidden %.6f (%+.3f %%)\n", host, ducks, 100 * (ducks / host - 1), bf16,
-              100 * (bf16 / ducks - 1));
+  std::printf("reference %.6f, 4 ducks %.6f (%+.3f %%), bf16 hidden %.6f (%+.3f %%)\n", host, ducks, 100 * (ducks / host - 1),
+              bf16, 100 * (bf16 / ducks - 1));
   EXPECT_LE(std::abs(ducks / host - 1), 0.03);
   EXPECT_LE(bf16 / ducks - 1, 0.002);
 }

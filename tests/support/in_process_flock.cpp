@@ -42,7 +42,8 @@ struct Duck {
 };
 
 struct AlignedBuffer {
-  explicit AlignedBuffer(std::size_t size) : bytes(static_cast<std::byte*>(std::aligned_alloc(64, size)), &std::free), span{bytes.get(), size} {}
+  explicit AlignedBuffer(std::size_t size)
+      : bytes(static_cast<std::byte*>(std::aligned_alloc(64, size)), &std::free), span{bytes.get(), size} {}
   std::unique_ptr<std::byte, void (*)(void*)> bytes;
   std::span<std::byte> span;
 };
@@ -57,7 +58,8 @@ void fill(const weights::Checkpoint& checkpoint, const weights::Manifest& manife
       const auto& owners = placement.owner[layer][expert];
       for (std::size_t index = 0; index < owners.size(); ++index) {
         must(weights::pack_slice(prepared, static_cast<int>(index), buffer.span));
-        const weights::SliceId id{static_cast<std::uint16_t>(layer), static_cast<std::uint16_t>(expert), static_cast<std::uint16_t>(index)};
+        const weights::SliceId id{static_cast<std::uint16_t>(layer), static_cast<std::uint16_t>(expert),
+                                  static_cast<std::uint16_t>(index)};
         must(ducks[owners[index]].store->put(id, buffer.span, manifest.layers[layer].digest[expert][index]));
       }
     }

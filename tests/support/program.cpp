@@ -104,7 +104,8 @@ bool RunningProgram::read_some(std::chrono::milliseconds limit) {
 bool RunningProgram::wait_for_output(const std::string& text, std::chrono::seconds limit) {
   const auto deadline = SteadyClock::now() + limit;
   while (result_.out.find(text) == std::string::npos) {
-    if (SteadyClock::now() >= deadline || !read_some(std::chrono::milliseconds(50))) return result_.out.find(text) != std::string::npos;
+    if (SteadyClock::now() >= deadline || !read_some(std::chrono::milliseconds(50)))
+      return result_.out.find(text) != std::string::npos;
   }
   return true;
 }
