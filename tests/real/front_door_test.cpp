@@ -1,0 +1,61 @@
+// ./up as a new user runs it, on an inventory of the test's own and in this build's folder.
+#include "tests/support/local_flock.hpp"
+
+#include <filesystem>
+#include <gmock/gmock.h>
+
+namespace ductl::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kModel = DUCTL_SMOLLM2;
+
+class FrontDoor : public ::testing::Test {
+protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kModel + "/model.safetensors")) GTEST_SKIP() << "run tests/real/fetch_smollm2 " << kModel;
+  }
+
+  static ProgramResult up(const LocalFlock& flock, const std::vector<std::string>& prompt) {
+    std::vector<std::string> argv{std::string(DUCTL_SOURCE_DIR) + "/up"};
+    argv.insert(argv.end(), prompt.begin(), prompt.end());
+    ProgramOptions options = flock.options(180s);
+    options.environment["DUCTL_BUILD"] = DUCTL_BUILD;
+    options.environment["DUCTL_INVENTORY"] = (flock.folder() / "flock.toml").string();
+    return run_program(argv, options);
+  }
+};
+
+TEST_F(FrontDoor, AnswersOnStandardOutputAloneAndTheSecondTimeDoesNothingElse) {
+  LocalFlock flock({.model = kModel, .ducks = 4});
+  const ProgramResult first = up(flock, {"What is the capital of France?"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(first.out, "The capital of France is Paris.\n");
+
+  const auto start = std::chrono::steady_clock::now();
+  const ProgramResult second = up(flock, {"What is the capital of France?"});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_THAT(second.err, HasSubstr("Nothing to do: 4/4 ducks match inventory."));
+}
+
+TEST_F(FrontDoor, APromptMayLookLikeAnOption) {
+  LocalFlock flock({.model = kModel, .ducks = 2});
+  const ProgramResult result = up(flock, {"--help me with my ducks"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_FALSE(result.out.empty());
+}
+
+TEST_F(FrontDoor, WithoutAnAnswerItFails) {
+  LocalFlock flock({.model = "/nonexistent", .ducks = 2});
+  const ProgramResult result = up(flock, {"hello"});
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent"));
+}
+
+} // namespace
+} // namespace ductl::test
