@@ -19,6 +19,7 @@ namespace ductl::power {
 namespace {
 
 constexpr std::size_t kReadyLineMax = 64 * 1024;
+constexpr const char* kFreeSomething = "end other programs, or raise the limits that `ulimit -a` shows, and try again";
 constexpr int kAboveAll = 16; // descriptors of ours are moved up here before they are laid on 0..4
 
 class Descriptor {
@@ -86,10 +87,11 @@ void reset_signals() {
 
 Expected<int> secret_file(const std::string& secret) {
   const int fd = memfd_create("ductl-secret", MFD_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::kPower, fmt::format("cannot make a memory file: {}", std::strerror(errno)));
+  if (fd < 0)
+    return fail(ErrorCode::kPower, fmt::format("cannot make a memory file: {}", std::strerror(errno)), {}, kFreeSomething);
   if (write(fd, secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()) || lseek(fd, 0, SEEK_SET) != 0) {
     close(fd);
-    return fail(ErrorCode::kPower, "cannot write a memory file");
+    return fail(ErrorCode::kPower, "cannot write a memory file", {}, kFreeSomething);
   }
   return fd;
 }
@@ -97,7 +99,7 @@ Expected<int> secret_file(const std::string& secret) {
 Expected<pid_t> fork_detached(const ChildPlan& base) {
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0)
-    return fail(ErrorCode::kPower, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    return fail(ErrorCode::kPower, fmt::format("cannot make a pipe: {}", std::strerror(errno)), {}, kFreeSomething);
   const Descriptor from(pipe_ends[0]);
   Descriptor to(pipe_ends[1]);
   ChildPlan plan = base;
@@ -157,7 +159,8 @@ Expected<Launched> launch(const LaunchSpec& spec) {
     secret.reset(*fd);
   }
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return fail(ErrorCode::kPower, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return fail(ErrorCode::kPower, fmt::format("cannot make a pipe: {}", std::strerror(errno)), {}, kFreeSomething);
   ReadyPipe ready(ends[0]);
   const Descriptor ready_in(ends[1]);
 
@@ -166,6 +169,7 @@ Expected<Launched> launch(const LaunchSpec& spec) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  const ProgramFile program = program_file(spec.program); // a build that replaces it from here on counts as a new one
   const auto pid = fork_detached({.program = words[0].c_str(),
                                   .argv = argv.data(),
                                   .null = null.get(),
@@ -175,6 +179,7 @@ Expected<Launched> launch(const LaunchSpec& spec) {
   if (!pid) return tl::unexpected(pid.error());
   // Gone already: the ready pipe says so, with its reason. A record without a start time matches no process.
   ProcessRecord record = record_of(*pid).value_or(ProcessRecord{.pid = *pid});
+  record.program = program;
   return Launched{std::move(record), std::move(ready)};
 }
 
@@ -232,7 +237,8 @@ Expected<ReadyReport> await_ready(const ReadyPipe& pipe, std::chrono::millisecon
 Expected<std::filesystem::path> sibling_program(const std::string& name) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return fail(ErrorCode::kInternal, "cannot tell where this program lies: " + error.message(), "/proc/self/exe");
+  if (error) return fail(ErrorCode::kInternal, "cannot tell where this program lies: " + error.message(), "/proc/self/exe",
+                         "ductl needs a mounted /proc");
   return self.parent_path() / name;
 }
 

@@ -18,6 +18,7 @@ enum class Power { Unknown, Off, On };
 struct PowerState {
   Power power = Power::Unknown;
   bool died = false;                             // it was switched on and has ended by itself since
+  bool outdated = false;                         // of a local process: its program was built anew since
   int pid = 0;                                   // of a local process
   std::uint64_t private_bytes = 0;               // of a local process
   std::uint16_t control_port = 0, data_port = 0; // where the driver knows them better than the inventory; 0 otherwise

@@ -49,6 +49,7 @@ public:
     if (!record) return {.power = Power::Off};
     if (!is_running(*record)) return {.power = Power::Off, .died = true, .pid = record->pid};
     return {.power = Power::On,
+            .outdated = is_outdated(*record, options_.agent_program),
             .pid = record->pid,
             .private_bytes = private_bytes(*record),
             .control_port = record->control_port,

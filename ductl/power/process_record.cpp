@@ -10,6 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -105,6 +106,20 @@ bool is_running(const ProcessRecord& record) {
          record.boot == kernel_boot_id();
 }
 
+ProgramFile program_file(const std::filesystem::path& program) {
+  struct stat info {};
+  if (stat(program.c_str(), &info) != 0) return {};
+  return {.device = info.st_dev,
+          .inode = info.st_ino,
+          .size_bytes = static_cast<std::uint64_t>(info.st_size),
+          .modified_ns = std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+bool is_outdated(const ProcessRecord& record, const std::filesystem::path& program) {
+  const ProgramFile now = program_file(program);
+  return now != ProgramFile{} && now != record.program;
+}
+
 std::uint64_t private_bytes(const ProcessRecord& record) {
   if (!is_running(record)) return 0;
   const std::string status = file_text(fmt::format("/proc/{}/status", record.pid));
@@ -113,17 +128,24 @@ std::uint64_t private_bytes(const ProcessRecord& record) {
 
 std::optional<ProcessRecord> load_record(const std::filesystem::path& file) {
   const nlohmann::json json = nlohmann::json::parse(file_text(file), nullptr, false);
-  const auto number = [&](const char* key) -> std::int64_t {
-    return json.contains(key) && json[key].is_number_integer() ? json[key].get<std::int64_t>() : 0;
+  const auto number_in = [](const nlohmann::json& object, const char* key) -> std::int64_t {
+    const bool there = object.is_object() && object.contains(key) && object[key].is_number_integer();
+    return there ? object[key].get<std::int64_t>() : 0;
   };
+  const auto number = [&](const char* key) { return number_in(json, key); };
   if (!json.is_object() || number("pid") <= 0 || !json.contains("boot") || !json["boot"].is_string()) return std::nullopt;
+  const nlohmann::json program = json.contains("program") ? json["program"] : nlohmann::json();
   return ProcessRecord{.pid = static_cast<int>(number("pid")),
                        .start_time_ticks = static_cast<std::uint64_t>(number("start_time_ticks")),
                        .boot = json["boot"].get<std::string>(),
                        .started_unix_ms = number("started_unix_ms"),
                        .control_port = static_cast<std::uint16_t>(number("control_port")),
                        .data_port = static_cast<std::uint16_t>(number("data_port")),
-                       .api_port = static_cast<std::uint16_t>(number("api_port"))};
+                       .api_port = static_cast<std::uint16_t>(number("api_port")),
+                       .program = {.device = static_cast<std::uint64_t>(number_in(program, "device")),
+                                   .inode = static_cast<std::uint64_t>(number_in(program, "inode")),
+                                   .size_bytes = static_cast<std::uint64_t>(number_in(program, "size_bytes")),
+                                   .modified_ns = number_in(program, "modified_ns")}};
 }
 
 Expected<void> save_record(const ProcessRecord& record, const std::filesystem::path& file) {
@@ -133,7 +155,12 @@ Expected<void> save_record(const ProcessRecord& record, const std::filesystem::p
                                        {"started_unix_ms", record.started_unix_ms},
                                        {"control_port", record.control_port},
                                        {"data_port", record.data_port},
-                                       {"api_port", record.api_port}};
+                                       {"api_port", record.api_port},
+                                       {"program",
+                                        {{"device", record.program.device},
+                                         {"inode", record.program.inode},
+                                         {"size_bytes", record.program.size_bytes},
+                                         {"modified_ns", record.program.modified_ns}}}};
   const std::filesystem::path part = file.string() + ".part";
   std::ofstream out(part, std::ios::binary | std::ios::trunc);
   out << json.dump() << '\n';
@@ -156,7 +183,8 @@ Expected<void> stop_process(const ProcessRecord& record, std::chrono::millisecon
   const PidDescriptor process(record.pid); // opened first: it holds on to the process, so the check below can't go stale
   if (!is_running(record)) return {};
   if (!process.valid())
-    return fail(ErrorCode::kPower, fmt::format("cannot open process {}: {}", record.pid, std::strerror(errno)));
+    return fail(ErrorCode::kPower, fmt::format("cannot open process {}: {}", record.pid, std::strerror(errno)), {},
+                fmt::format("end it by hand: kill {}", record.pid));
   if (!process.signal(SIGTERM) && errno != ESRCH) {
     return fail(ErrorCode::kPower, fmt::format("cannot signal process {}: {}", record.pid, std::strerror(errno)), {},
                 "stop it as the user who started it");

@@ -15,18 +15,30 @@
 
 namespace ductl::power {
 
+// One build of one program file: a file that is built, copied or installed anew differs in at least one of these.
+struct ProgramFile {
+  std::uint64_t device = 0, inode = 0, size_bytes = 0;
+  std::int64_t modified_ns = 0;
+  bool operator==(const ProgramFile&) const = default;
+};
+// All zeros when there is no such file.
+[[nodiscard]] ProgramFile program_file(const std::filesystem::path& program);
+
 struct ProcessRecord {
   int pid = 0;
   std::uint64_t start_time_ticks = 0; // field 22 of /proc/PID/stat
   std::string boot = {};              // /proc/sys/kernel/random/boot_id
   std::int64_t started_unix_ms = 0;
   std::uint16_t control_port = 0, data_port = 0, api_port = 0; // 0 = not known yet, or not of this kind of process
+  ProgramFile program = {};                                    // as it was when the process was started
   bool operator==(const ProcessRecord&) const = default;
 };
 
-// The record of a live process, without its ports; empty when there is no such process.
+// The record of a live process, without its ports and program; empty when there is no such process.
 [[nodiscard]] std::optional<ProcessRecord> record_of(int pid);
 [[nodiscard]] bool is_running(const ProcessRecord& record);
+// The process runs another build than the one that would be started now. False while there is none to start.
+[[nodiscard]] bool is_outdated(const ProcessRecord& record, const std::filesystem::path& program);
 // Bytes that would come free if it ended (anonymous and shared memory, not mapped files); 0 when it does not run.
 [[nodiscard]] std::uint64_t private_bytes(const ProcessRecord& record);
 

@@ -31,8 +31,13 @@ DuckDiagnosis diagnose_silent(const ObservedDuck& duck) {
           .next = duck.power.died ? fmt::format("read its log, then {}", kRunUp) : std::string(kRunUp)};
 }
 
-DuckDiagnosis diagnose_answering(const Desired& desired, const DesiredDuck& wanted, const ObservedDuck& duck, bool serves) {
+DuckDiagnosis diagnose_answering(const Desired& desired, const Observed& observed, std::size_t number, bool serves) {
+  const DesiredDuck& wanted = desired.ducks[number];
+  const ObservedDuck& duck = observed.ducks[number];
   const agent::Hello& hello = *duck.hello;
+  if (hello.flock == desired.flock && hello.name != duck.name && is_own_agent(observed, hello.pid)) {
+    return {.name = duck.name, .reason = fmt::format("duck {} of this flock runs in its place", hello.name), .next = kRunUp};
+  }
   if (duck.power.power == power::Power::Off || hello.flock != desired.flock || hello.name != duck.name) {
     return {.name = duck.name,
             .reason = fmt::format("an agent of somebody else answers there: duck {} of flock {}, process {}", hello.name,
@@ -93,7 +98,7 @@ Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::
     const ObservedDuck& duck = observed.ducks[i];
     const bool in_session =
         contains(serving_ducks, duck.name) && duck.hello && session != 0 && duck.hello->session_tag == session;
-    result.ducks.push_back(duck.hello ? diagnose_answering(desired, desired.ducks[i], duck, engine_well && in_session)
+    result.ducks.push_back(duck.hello ? diagnose_answering(desired, observed, i, engine_well && in_session)
                                       : diagnose_silent(duck));
     if (contains(serving_ducks, duck.name) && !in_session) lost.push_back(duck.name);
   }

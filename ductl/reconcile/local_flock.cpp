@@ -61,6 +61,27 @@ struct LocalFlock::Impl final : FlockHands {
     return at == flock.ducks.end() ? -1 : static_cast<int>(at - flock.ducks.begin());
   }
 
+  // Names of all processes that have a run file, the engine's apart.
+  [[nodiscard]] std::vector<std::string> recorded() const {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(state.run(kEngineProcess).parent_path(), error)) {
+      if (entry.path().extension() == ".json" && entry.path().stem() != kEngineProcess) names.push_back(entry.path().stem());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  [[nodiscard]] std::vector<ObservedLeaver> observe_leavers() const {
+    std::vector<ObservedLeaver> leavers;
+    for (const std::string& name : recorded()) {
+      if (number_of(name) >= 0) continue;
+      const auto record = power::load_record(state.run(name));
+      if (record && power::is_running(*record)) leavers.push_back({.name = name, .pid = record->pid});
+    }
+    return leavers;
+  }
+
   [[nodiscard]] ObservedDuck observe_duck(std::size_t number, bool compare) {
     const inventory::Duck& duck = flock.ducks[number];
     ObservedDuck seen{.name = duck.name, .seen = Clock::now(), .power = power->state(duck)};
@@ -101,6 +122,8 @@ struct LocalFlock::Impl final : FlockHands {
     seen.api_port = record->api_port;
     if (!seen.running) return seen;
     seen.private_bytes = power::private_bytes(*record);
+    const auto program = power::sibling_program(kEngineProcess);
+    seen.outdated = program && power::is_outdated(*record, *program);
     if (record->api_port == 0) {
       seen.reason = "it was not ready when its start was given up";
       return seen;
@@ -124,6 +147,7 @@ struct LocalFlock::Impl final : FlockHands {
       work();
     }
     observed.engine = observe_engine();
+    observed.leavers = observe_leavers();
     return observed;
   }
 
@@ -140,7 +164,7 @@ struct LocalFlock::Impl final : FlockHands {
     case ActionKind::StartEngine:
     case ActionKind::RestartEngine: return nothing_sent(start_engine(desired));
     case ActionKind::StartAgent: return nothing_sent(power->on(flock.ducks[static_cast<std::size_t>(number)]));
-    case ActionKind::StopAgent: return nothing_sent(power->off(flock.ducks[static_cast<std::size_t>(number)]));
+    case ActionKind::StopAgent: return nothing_sent(stop_agent(action.duck, number));
     case ActionKind::RestartAgent: {
       const inventory::Duck& duck = flock.ducks[static_cast<std::size_t>(number)];
       return nothing_sent(power->off(duck).and_then([&] { return power->on(duck); }));
@@ -148,6 +172,14 @@ struct LocalFlock::Impl final : FlockHands {
     case ActionKind::Fill: return fill(number);
     }
     return fail(ErrorCode::kInternal, "an unknown action");
+  }
+
+  // Of a duck that has left the inventory only the name is known: that of its run file.
+  Expected<void> stop_agent(const std::string& name, int number) {
+    if (number >= 0) return power->off(flock.ducks[static_cast<std::size_t>(number)]);
+    inventory::Duck leaver;
+    leaver.name = name;
+    return power->off(leaver);
   }
 
   // Compares again: a duck that was started a moment ago holds what its hello says, not what the plan assumed.
@@ -256,7 +288,7 @@ std::uint64_t LocalFlock::private_bytes() const {
   const auto add = [&](const std::string& process) {
     if (const auto record = power::load_record(impl_->state.run(process))) bytes += power::private_bytes(*record);
   };
-  for (const inventory::Duck& duck : impl_->flock.ducks) add(duck.name);
+  for (const std::string& name : impl_->recorded()) add(name);
   add(kEngineProcess);
   return bytes;
 }
@@ -264,7 +296,7 @@ std::uint64_t LocalFlock::private_bytes() const {
 void LocalFlock::forget_running() {
   std::error_code ignored; // what is not there need not go
   std::filesystem::remove(impl_->state.serving(), ignored);
-  for (const inventory::Duck& duck : impl_->flock.ducks) std::filesystem::remove(impl_->state.run(duck.name), ignored);
+  for (const std::string& name : impl_->recorded()) std::filesystem::remove(impl_->state.run(name), ignored);
   std::filesystem::remove(impl_->state.run(kEngineProcess), ignored);
 }
 

@@ -5,6 +5,7 @@
 #include "ductl/power/power_driver.hpp"
 #include "inventory/clock.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,8 +27,9 @@ struct ObservedDuck {
 
 struct ObservedEngine {
   Instant seen = {};
-  bool running = false; // our process
-  bool died = false;    // started, and ended by itself since
+  bool running = false;  // our process
+  bool died = false;     // started, and ended by itself since
+  bool outdated = false; // its program was built anew since
   int pid = 0;
   std::uint16_t api_port = 0;
   std::uint64_t private_bytes = 0;
@@ -36,9 +38,24 @@ struct ObservedEngine {
   std::string serving_text = {}; // serving.json as it stands; "" = none
 };
 
+// An agent of this flock that runs under a name which no duck of the inventory has (any more).
+struct ObservedLeaver {
+  std::string name;
+  int pid = 0;
+};
+
 struct Observed {
   std::vector<ObservedDuck> ducks; // in the order of the desired state
   ObservedEngine engine;
+  std::vector<ObservedLeaver> leavers = {};
 };
+
+// An agent that this flock's ductl started, by its run file, whatever name it goes by.
+[[nodiscard]] inline bool is_own_agent(const Observed& observed, int pid) {
+  const auto duck_is = [pid](const ObservedDuck& duck) { return duck.power.power == power::Power::On && duck.power.pid == pid; };
+  return pid > 0 && (std::any_of(observed.ducks.begin(), observed.ducks.end(), duck_is) ||
+                     std::any_of(observed.leavers.begin(), observed.leavers.end(),
+                                 [pid](const ObservedLeaver& leaver) { return leaver.pid == pid; }));
+}
 
 } // namespace ductl::reconcile

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 
 namespace ductl::reconcile {
 namespace {
+
+// Versions alone do not tell one build from the next.
+constexpr const char* kRebuilt = "the program was rebuilt";
 
 struct DuckPlan {
   std::vector<Action> actions = {};
@@ -40,15 +44,29 @@ std::string fill_reason(const agent::FillPlan& fill, const agent::Hello& hello) 
   return "the epoch is not active";
 }
 
-DuckPlan plan_answering(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+// Another agent of ours has the address: a duck was renamed, or addresses were exchanged. That one is stopped too, as a leaver or
+// as the duck that it is, and all stops come before any start.
+DuckPlan misplaced(const DesiredDuck& wanted, const ObservedDuck& duck) {
+  const std::string reason = fmt::format("duck {} runs in its place", duck.hello->name);
+  DuckPlan plan = start(wanted, ActionKind::StartAgent, reason);
+  if (duck.power.power == power::Power::On) {
+    plan.actions.insert(plan.actions.begin(), Action{.kind = ActionKind::StopAgent, .duck = wanted.name, .reason = reason});
+  }
+  return plan;
+}
+
+DuckPlan plan_answering(const Desired& desired, const Observed& observed, std::size_t number) {
+  const ObservedDuck& duck = observed.ducks[number];
   const agent::Hello& hello = *duck.hello;
   const DesiredDuck& wanted = desired.ducks[number];
   if (duck.power.power == power::Power::Off || hello.flock != desired.flock || hello.name != wanted.name) {
-    return stranger(desired, number, duck);
+    const bool own = hello.flock == desired.flock && hello.name != wanted.name && is_own_agent(observed, hello.pid);
+    return own ? misplaced(wanted, duck) : stranger(desired, number, duck);
   }
   if (!desired.version.empty() && hello.version != desired.version) {
     return start(wanted, ActionKind::RestartAgent, fmt::format("runs version {}, wanted is {}", hello.version, desired.version));
   }
+  if (duck.power.outdated) return start(wanted, ActionKind::RestartAgent, kRebuilt);
   if (duck.fill_error) return {.fault = duck.fill_error};
   if (!duck.fill || duck.fill->empty()) return {};
   return {.actions = {Action{.kind = ActionKind::Fill,
@@ -76,9 +94,17 @@ DuckPlan plan_silent(const Desired& desired, std::size_t number, const ObservedD
                duck.power.died ? fmt::format("its process {} has ended", duck.power.pid) : std::string("is off"));
 }
 
+// What an inventory no longer names is found by the run files alone.
+void stop_leavers(const Observed& observed, Plan& plan) {
+  for (const ObservedLeaver& leaver : observed.leavers) {
+    plan.actions.push_back({.kind = ActionKind::StopAgent, .duck = leaver.name, .reason = "is not in the inventory"});
+  }
+}
+
 Plan plan_down(const Desired& desired, const Observed& observed) {
   Plan plan;
   if (observed.engine.running) plan.actions.push_back({.kind = ActionKind::StopEngine, .reason = "runs"});
+  stop_leavers(observed, plan);
   for (std::size_t i = 0; i < desired.ducks.size(); ++i) {
     const ObservedDuck& duck = observed.ducks[i];
     const bool ours = duck.hello && duck.hello->flock == desired.flock && duck.hello->name == duck.name;
@@ -100,6 +126,7 @@ bool sessions_agree(const Observed& observed) {
 // Why a running engine can't stay as it is; "" = it can.
 std::string engine_reason(const Desired& desired, const Observed& observed, bool ducks_change) {
   if (ducks_change) return "ducks change under it";
+  if (observed.engine.outdated) return kRebuilt;
   if (observed.engine.serving_text != agent::serving_text(serving_with_ports(desired, observed)))
     return "what it serves has changed";
   if (!observed.engine.healthy) return observed.engine.reason.empty() ? "does not answer" : observed.engine.reason;
@@ -122,10 +149,11 @@ agent::Serving serving_with_ports(const Desired& desired, const Observed& observ
 Plan plan_actions(const Desired& desired, const Observed& observed) {
   if (desired.goal == Goal::Down) return plan_down(desired, observed);
   Plan plan;
+  stop_leavers(observed, plan);
   std::vector<Action> duck_actions;
   for (std::size_t i = 0; i < desired.ducks.size(); ++i) {
     const ObservedDuck& duck = observed.ducks[i];
-    DuckPlan duck_plan = duck.hello ? plan_answering(desired, i, duck) : plan_silent(desired, i, duck);
+    DuckPlan duck_plan = duck.hello ? plan_answering(desired, observed, i) : plan_silent(desired, i, duck);
     if (duck_plan.fault) {
       plan.faults.push_back(std::move(*duck_plan.fault));
     } else if (duck_plan.actions.empty()) {
@@ -134,7 +162,7 @@ Plan plan_actions(const Desired& desired, const Observed& observed) {
     std::move(duck_plan.actions.begin(), duck_plan.actions.end(), std::back_inserter(duck_actions));
   }
   const bool ducks_change = !duck_actions.empty();
-  plan.actions = std::move(duck_actions);
+  std::move(duck_actions.begin(), duck_actions.end(), std::back_inserter(plan.actions));
   if (desired.goal == Goal::Filled) return plan;
   if (!observed.engine.running) {
     const char* reason = observed.engine.died ? "its process has ended" : "is off";

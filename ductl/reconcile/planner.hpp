@@ -20,8 +20,9 @@ struct Action {
 };
 
 struct Plan {
-  std::vector<Action> actions; // engine stops first, then ducks in their order (each one's actions in order), engine starts last
-  std::vector<Error> faults;   // what no action of ours can mend; nothing should be done while there are any
+  std::vector<Action>
+      actions; // engine stops first, then leavers, then ducks in their order (each one's in order), engine starts last
+  std::vector<Error> faults; // what no action of ours can mend; nothing should be done while there are any
   int ducks_unchanged = 0;
 };
 

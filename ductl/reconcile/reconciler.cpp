@@ -15,7 +15,7 @@ public:
       : hands_(hands), desired_(desired), options_(options), report_(report) {}
 
   void run(const std::vector<Action>& actions) {
-    std::vector<std::vector<Action>> by_duck;
+    std::vector<std::vector<Action>> stops, by_duck;
     std::optional<Action> stop, start;
     for (const Action& action : actions) {
       if (action.kind == ActionKind::StopEngine) {
@@ -25,6 +25,8 @@ public:
       } else if (action.kind == ActionKind::RestartEngine) {
         stop = Action{.kind = ActionKind::StopEngine, .reason = action.reason};
         start = action;
+      } else if (action.kind == ActionKind::StopAgent) {
+        stops.push_back({action});
       } else if (!by_duck.empty() && by_duck.back().front().duck == action.duck) {
         by_duck.back().push_back(action);
       } else {
@@ -32,6 +34,8 @@ public:
       }
     }
     if (stop && !act(*stop, !start)) return;
+    run_ducks(stops);
+    if (!report_.errors.empty()) return; // what was to stop may sit where another was to start
     run_ducks(by_duck);
     if (start && report_.errors.empty()) act(*start, true);
   }
@@ -106,6 +110,12 @@ ReconcileReport reconcile(FlockHands& hands, const Desired& desired, const Recon
                 {},
                 "run `ductl status -o wide`, and read the logs that it names"});
       return report;
+    }
+    if (pass == 0) {
+      if (auto ok = options.check(plan, report.observed); !ok) {
+        report.errors.push_back(std::move(ok.error()));
+        return report;
+      }
     }
     options.on_plan(plan);
     Pass(hands, desired, options, report).run(plan.actions);

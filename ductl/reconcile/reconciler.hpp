@@ -19,7 +19,11 @@ public:
 struct ReconcileOptions {
   int passes_max = 4; // a flock that still asks for actions after so many passes does not settle
   int threads = 8;    // ducks worked on at once
-  std::function<bool()> interrupted = [] { return false; };           // asked between actions, from any thread
+  std::function<bool()> interrupted = [] { return false; }; // asked between actions, from any thread
+  // Asked once, before the first action of all; its error ends the loop with nothing done.
+  std::function<Expected<void>(const Plan&, const Observed&)> check = [](const Plan&, const Observed&) {
+    return Expected<void>();
+  };
   std::function<void(const Plan&)> on_plan = [](const Plan&) {};      // before the pass that executes it
   std::function<void(const Action&)> on_begin = [](const Action&) {}; // from any thread, one at a time
   std::function<void(const Action&, const Expected<std::uint64_t>&)> on_end = [](const Action&, const Expected<std::uint64_t>&) {
@@ -35,7 +39,8 @@ struct ReconcileReport {
 };
 
 // A failed action ends the loop after its pass, so that the other ducks are still worked on; the engine is not started then.
-// An interruption lets running actions finish and gives kCancelled.
+// All agents that stop do so before any starts: an address may pass from one to the other. An interruption lets running actions
+// finish and gives kCancelled.
 [[nodiscard]] ReconcileReport reconcile(FlockHands& hands, const Desired& desired, const ReconcileOptions& options);
 
 } // namespace ductl::reconcile

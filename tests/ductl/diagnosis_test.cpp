@@ -79,6 +79,17 @@ TEST_F(DiagnosisTest, TellsAStrangersAgentFromOurs) {
   EXPECT_THAT(result.ducks[0].reason, HasSubstr("somebody else"));
 }
 
+TEST_F(DiagnosisTest, KnowsADuckOfThisFlockInAnothersPlace) {
+  raise();
+  flock.ducks[1] = {};
+  flock.leavers = {"old"};
+  Observed observed = flock.observe(desired);
+  observed.ducks[1].hello = SimulatedFlock::hello_of_leaver("old");
+  const Diagnosis result = diagnose(desired, observed, serving_ducks);
+  EXPECT_EQ(result.ducks[1].reason, "duck old of this flock runs in its place");
+  EXPECT_EQ(result.ducks[1].next, "run `ductl up`");
+}
+
 TEST_F(DiagnosisTest, RemembersSinceWhenADuckIsInItsStage) {
   const WallTime early{std::chrono::seconds(1000)}, late{std::chrono::seconds(2000)};
   Diagnosis first = look();

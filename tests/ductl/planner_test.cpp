@@ -82,6 +82,26 @@ TEST_F(PlannerTest, RestartsAnAgentOfAnotherVersion) {
   EXPECT_THAT(words(plan()), ElementsAre("restart duck1", "fill duck1", "restart engine"));
 }
 
+TEST_F(PlannerTest, RestartsAnAgentWhoseProgramWasRebuilt) {
+  raise();
+  flock.ducks[1].outdated = true;
+  const Plan result = plan();
+  EXPECT_THAT(words(result), ElementsAre("restart duck1", "fill duck1", "restart engine"));
+  EXPECT_EQ(result.actions[0].reason, "the program was rebuilt");
+  raise();
+  EXPECT_THAT(plan().actions, IsEmpty());
+}
+
+TEST_F(PlannerTest, RestartsOnlyTheEngineWhenOnlyItsProgramWasRebuilt) {
+  raise();
+  flock.engine_outdated = true;
+  const Plan result = plan();
+  EXPECT_THAT(words(result), ElementsAre("restart engine"));
+  EXPECT_EQ(result.actions[0].reason, "the program was rebuilt");
+  raise();
+  EXPECT_THAT(plan().actions, IsEmpty());
+}
+
 TEST_F(PlannerTest, RestartsAProcessThatRunsButDoesNotAnswer) {
   raise();
   Observed observed = flock.observe(desired);
@@ -143,6 +163,47 @@ TEST_F(PlannerTest, StopsNobodyElsesAgent) {
   flock.ducks[0] = {.foreign = true};
   desired.goal = Goal::Down;
   EXPECT_THAT(words(plan()), ElementsAre("stop engine", "stop duck1", "stop duck2"));
+}
+
+TEST_F(PlannerTest, StopsAnAgentThatLeftTheInventoryBeforeAnyStarts) {
+  flock.leavers = {"gone"};
+  const Plan result = plan();
+  EXPECT_EQ(words(result).front(), "stop gone");
+  EXPECT_EQ(result.actions.front().reason, "is not in the inventory");
+  raise();
+  EXPECT_THAT(flock.leavers, IsEmpty());
+}
+
+TEST_F(PlannerTest, LeavesTheEngineAloneWhenItDoesNotUseWhoLeft) {
+  raise();
+  flock.leavers = {"gone"};
+  EXPECT_THAT(words(plan()), ElementsAre("stop gone"));
+}
+
+TEST_F(PlannerTest, TakesEveryoneDownWhoIsRecordedInventoryOrNot) {
+  raise();
+  flock.leavers = {"gone", "went"};
+  desired.goal = Goal::Down;
+  EXPECT_THAT(words(plan()), ElementsAre("stop engine", "stop gone", "stop went", "stop duck0", "stop duck1", "stop duck2"));
+}
+
+TEST_F(PlannerTest, StartsARenamedDuckWhereItsOldSelfStillAnswers) {
+  raise();
+  flock.ducks[2] = {};
+  flock.leavers = {"old"};
+  Observed observed = flock.observe(desired);
+  observed.ducks[2].hello = SimulatedFlock::hello_of_leaver("old");
+  EXPECT_THAT(words(plan_actions(desired, observed)), ElementsAre("stop old", "start duck2", "fill duck2", "restart engine"));
+  observed.ducks[2].hello->pid = 1; // not by our run files
+  EXPECT_EQ(plan_actions(desired, observed).faults.size(), 1u);
+}
+
+TEST_F(PlannerTest, StopsBothDucksThatExchangedTheirAddressesBeforeEitherStarts) {
+  raise();
+  Observed observed = flock.observe(desired);
+  std::swap(observed.ducks[0].hello, observed.ducks[1].hello);
+  EXPECT_THAT(words(plan_actions(desired, observed)), ElementsAre("stop duck0", "start duck0", "fill duck0", "stop duck1",
+                                                                  "start duck1", "fill duck1", "restart engine"));
 }
 
 TEST_F(PlannerTest, GivesTheEngineThePortsThatAgentsChose) {

@@ -112,6 +112,17 @@ TEST(Reconcile, LowersAFlockAndFindsNothingMoreToDo) {
   EXPECT_EQ(reconcile(flock, desired, {}).actions, 0);
 }
 
+TEST(Reconcile, StartsNobodyWhileOneThatLeftTheInventoryMayStillHoldAnAddress) {
+  SimulatedFlock flock(kDucks);
+  flock.leavers = {"gone"};
+  std::vector<ActionKind> begun;
+  ReconcileOptions options;
+  options.on_begin = [&](const Action& action) { begun.push_back(action.kind); };
+  EXPECT_TRUE(reconcile(flock, SimulatedFlock::desired(kDucks), options).converged());
+  ASSERT_EQ(begun.size(), 12u);
+  EXPECT_EQ(begun.front(), ActionKind::StopAgent);
+}
+
 // Something of everything that can befall a flock.
 class Misfortune {
 public:

@@ -13,6 +13,7 @@ namespace ductl::reconcile {
 struct SimulatedDuck {
   bool on = false, died = false, foreign = false; // foreign: somebody else's agent sits on the port
   std::string version = "1", model_id = {};
+  bool outdated = false;
   std::uint64_t held = 0; // slices of model_id, the right ones
   std::uint32_t epoch = 0;
   std::uint64_t session_tag = 0;
@@ -22,8 +23,10 @@ struct SimulatedDuck {
 class SimulatedFlock final : public FlockHands {
 public:
   static constexpr std::uint64_t kSliceBytes = 1000;
+  static constexpr int kLeaverPid = 1000, kDuckPid = 2000; // the first duck's; the others count up
   std::vector<SimulatedDuck> ducks;
-  bool engine_running = false, engine_died = false, engine_broken = false;
+  std::vector<std::string> leavers = {}; // run, and are not in the inventory
+  bool engine_running = false, engine_died = false, engine_broken = false, engine_outdated = false;
   std::string serving_text = {};
   std::uint64_t next_tag = 1;
   std::function<void(const Action&)> before_action = [](const Action&) {}; // the place for a duck to die
@@ -47,6 +50,15 @@ public:
 
   static std::string name(std::size_t i) { return "duck" + std::to_string(i); }
 
+  static agent::Hello hello_of_leaver(const std::string& name) {
+    agent::Hello hello;
+    hello.name = name;
+    hello.flock = "sim";
+    hello.version = "1";
+    hello.pid = kLeaverPid;
+    return hello;
+  }
+
   void kill(std::size_t i) {
     const int refuses = ducks[i].refuses_to_start;
     ducks[i] = {.on = false, .died = true, .refuses_to_start = refuses};
@@ -67,6 +79,10 @@ public:
     case ActionKind::RestartEngine: return start_engine(desired);
     default: break;
     }
+    if (std::erase(leavers, action.duck) > 0) {
+      if (action.kind == ActionKind::StopAgent) return 0;
+      return fail(ErrorCode::kInternal, "not a leaver's action");
+    }
     SimulatedDuck& duck = ducks[index_of(action.duck)];
     switch (action.kind) {
     case ActionKind::StopAgent: duck = {}; return 0;
@@ -84,12 +100,14 @@ private:
     observed.engine = {.seen = {},
                        .running = engine_running,
                        .died = engine_died,
+                       .outdated = engine_outdated,
                        .pid = 1,
                        .api_port = 1,
                        .private_bytes = 0,
                        .healthy = engine_running && !engine_broken,
                        .reason = engine_broken ? "a duck died" : "",
                        .serving_text = serving_text};
+    for (const std::string& leaver : leavers) observed.leavers.push_back({.name = leaver, .pid = kLeaverPid});
     return observed;
   }
 
@@ -100,6 +118,8 @@ private:
     ObservedDuck seen{.name = name(i), .control_port = 7421};
     seen.power.power = duck.on ? power::Power::On : power::Power::Off;
     seen.power.died = duck.died;
+    seen.power.outdated = duck.on && duck.outdated;
+    seen.power.pid = duck.on ? kDuckPid + static_cast<int>(i) : 0;
     if (!duck.on && !duck.foreign) {
       seen.hello_error = Error{ErrorCode::kAgentUnreachable, "connection refused", name(i), {}};
       return seen;
@@ -114,6 +134,7 @@ private:
     hello.epoch = duck.epoch;
     hello.session_tag = duck.session_tag;
     hello.data_port = 7422;
+    hello.pid = duck.foreign ? 1 : kDuckPid + static_cast<int>(i);
     seen.hello = hello;
     if (!duck.foreign) seen.fill = fill_plan(desired, i);
     return seen;
@@ -156,7 +177,7 @@ private:
     for (SimulatedDuck& duck : ducks) duck.session_tag = next_tag;
     ++next_tag;
     engine_running = true;
-    engine_died = engine_broken = false;
+    engine_died = engine_broken = engine_outdated = false;
     serving_text = agent::serving_text(serving_with_ports(desired, look(desired)));
     return 0;
   }
