@@ -7,7 +7,9 @@ namespace ductl::agent {
 
 Expected<std::string> log_tail(const std::filesystem::path& file, std::size_t bytes_max) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return fail(ErrorCode::kState, "the log cannot be read", file);
+  if (!in)
+    return fail(ErrorCode::kState, "the log cannot be read", file,
+                "is the file there, and may the agent read it? restarting the agent makes it anew");
   const auto size = static_cast<std::size_t>(in.tellg());
   const std::size_t take = std::min(size, bytes_max);
   const bool cut = take < size;

@@ -43,7 +43,9 @@ Expected<std::string> read_key(int fd, const std::string& place) {
   while (text.size() <= kKeyDigits + 1) {
     const ssize_t got = ::read(fd, bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return state_error(fmt::format("the flock key cannot be read: {}", std::strerror(errno)), place, "");
+    if (got < 0)
+      return state_error(fmt::format("the flock key cannot be read: {}", std::strerror(errno)), place,
+                         "stop the flock, remove the file, and start it again: a new key is made");
     if (got == 0) break;
     text.append(bytes.data(), static_cast<std::size_t>(got));
   }
@@ -58,7 +60,8 @@ Expected<std::string> read_key(int fd, const std::string& place) {
 Expected<std::string> new_key() {
   std::array<unsigned char, kKeyDigits / 2> bytes;
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
-    return fail(ErrorCode::kInternal, "the system gives no random bytes for a flock key");
+    return fail(ErrorCode::kInternal, "the system gives no random bytes for a flock key", {},
+                "is /dev/urandom there? then run `ductl up` again");
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;

@@ -147,7 +147,7 @@ public:
     std::vector<SliceId> sorted(ids.begin(), ids.end());
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-      return fail(ErrorCode::kAgentRefused, "an epoch names a slice twice");
+      return fail(ErrorCode::kAgentRefused, "an epoch names a slice twice", {}, "run `ductl up`: it names each slice once");
     auto index = std::make_shared<OwningIndex>();
     index->epoch = epoch;
     const std::lock_guard lock(mutex_);
@@ -170,9 +170,11 @@ private:
   Expected<void> check_put(SliceId id, std::size_t bytes) const {
     if (!arena_) return fail(ErrorCode::kAgentRefused, "there is no model yet", {}, "send the model first");
     if (id.layer >= model_.experts.size() || id.expert >= model_.experts[id.layer])
-      return fail(ErrorCode::kAgentRefused, "this model has no " + name_of(id));
+      return fail(ErrorCode::kAgentRefused, "this model has no " + name_of(id), {},
+                  "the duck was given another model: run `ductl up`");
     if (bytes != slice_bytes_)
-      return fail(ErrorCode::kAgentRefused, fmt::format("{} has {} bytes, not {}", name_of(id), bytes, slice_bytes_));
+      return fail(ErrorCode::kAgentRefused, fmt::format("{} has {} bytes, not {}", name_of(id), bytes, slice_bytes_), {},
+                  "the duck was given another model: run `ductl up`");
     if (!slices_.contains(id) && (slices_.size() + 1) * slice_bytes_ > bytes_max_)
       return fail(
           ErrorCode::kModelDoesNotFit,

@@ -46,6 +46,22 @@ TEST_F(ApiKeys, AFileThatOthersMayReadIsRefused) {
   EXPECT_THAT(keys.error().next, HasSubstr("chmod 600"));
 }
 
+TEST_F(ApiKeys, ALinkOrAFolderIsRefusedAndSaysWhatToDo) {
+  const std::filesystem::path elsewhere = folder_.path() / "elsewhere";
+  std::ofstream(elsewhere) << "abcdefghijklmnopqrstuvwx\n";
+  chmod(elsewhere.c_str(), 0600);
+  std::filesystem::create_symlink(elsewhere, file_);
+  const auto link = load_api_keys(file_);
+  ASSERT_FALSE(link);
+  EXPECT_THAT(link.error().next, HasSubstr("link"));
+  std::filesystem::remove(file_);
+  std::filesystem::create_directory(file_);
+  const auto folder = load_api_keys(file_);
+  ASSERT_FALSE(folder);
+  EXPECT_THAT(folder.error().message, HasSubstr("not a regular file"));
+  EXPECT_FALSE(folder.error().next.empty());
+}
+
 TEST_F(ApiKeys, AShortKeyIsRefusedByItsLineAndNotRepeated) {
   write("abcdefghijklmnopqrstuvwx\nhunter2\n");
   const auto keys = load_api_keys(file_);
