@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace ductl::inventory {
 
@@ -60,6 +61,12 @@ std::vector<Error> settings_not_carried_out(const Flock& flock) {
                         std::move(next),
                         {}});
   };
+  std::vector<std::string_view> broadcasting;
+  for (const Port& port : flock.ports)
+    if (port.fanout == Fanout::Broadcast) broadcasting.push_back(port.name);
+  if (!broadcasting.empty())
+    add(fmt::format("fanout = \"broadcast\" of {}", fmt::join(broadcasting, ", ")),
+        "set it to \"unicast\": every duck gets a copy of its own");
   if (flock.engine.attention == AttentionKind::Cuda) add("engine.attention = \"cuda\"", "set it to \"cpu\" or \"auto\"");
   if (flock.engine.transport == TransportKind::Dpdk) add("engine.transport = \"dpdk\"", "set it to \"udp\"");
   if (flock.engine.reply == ReplyType::Compact) add("engine.reply = \"compact\"", "set it to \"exact\"");
