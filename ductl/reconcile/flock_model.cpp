@@ -2,6 +2,7 @@
 
 #include "inventory/version.hpp"
 #include "weights/budget.hpp"
+#include "weights/context_length.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -13,7 +14,6 @@
 namespace ductl::reconcile {
 namespace {
 
-constexpr int kDefaultContext = 8192;
 constexpr std::uint64_t kDiskSlackBytes = 64ull << 20; // logs, serving.json, placement of a small model
 constexpr std::uint64_t kDiskBytesPerSlice = 32;       // a digest in the manifest and an owner in the placement, as text
 
@@ -70,11 +70,6 @@ agent::Serving serving_of(const inventory::Flock& flock) {
 
 } // namespace
 
-int context_length(const inventory::Flock& flock, const weights::ModelConfig& config) {
-  if (flock.engine.context_length > 0) return flock.engine.context_length;
-  return config.max_position > 0 ? std::min(config.max_position, kDefaultContext) : kDefaultContext;
-}
-
 Expected<FlockModel> open_flock_model(const inventory::Flock& flock) {
   FlockModel model;
   model.source = inventory::model_source(flock);
@@ -97,8 +92,10 @@ Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock,
   const std::uint64_t ducks = flock.ducks.size();
   const std::uint64_t duck_needed = (slices + ducks - 1) / ducks * weights::slice_layout(config.hidden).bytes;
 
+  const auto context = weights::choose_context_length(config, flock.engine.context_length);
+  if (!context) return tl::unexpected(context.error());
   weights::Budget budget;
-  budget.context = context_length(flock, config);
+  budget.context = *context;
   budget.host_needed = sizes.host_weight_bytes + sizes.kv_bytes_per_token * static_cast<std::uint64_t>(budget.context);
   budget.host_available = memory_available_bytes() + reclaimable_bytes;
   budget.disk_needed = kDiskSlackBytes + kDiskBytesPerSlice * slices;

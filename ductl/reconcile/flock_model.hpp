@@ -24,8 +24,8 @@ struct FlockModel {
 // Opens it and checks that it can be cut; reads headers only.
 [[nodiscard]] Expected<FlockModel> open_flock_model(const inventory::Flock& flock);
 
-// kModelDoesNotFit when ducks, host or disk are too small, from the config alone. Local ducks share this machine's memory:
-// `reclaimable_bytes` is what our own processes hold now, and would give back.
+// kContextLength when the context is beyond the model; kModelDoesNotFit when ducks, host or disk are too small, from the config
+// alone. Local ducks share this machine's memory: `reclaimable_bytes` is what our own processes hold now, and would give back.
 [[nodiscard]] Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
                                        std::uint64_t reclaimable_bytes);
 
@@ -39,7 +39,5 @@ struct FlockModel {
 [[nodiscard]] Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Goal goal);
 // Without opening the model: what the state folder remembers of it. For status and down.
 [[nodiscard]] Desired remembered_state(const inventory::Flock& flock, const agent::StateFolder& state, Goal goal);
-
-[[nodiscard]] int context_length(const inventory::Flock& flock, const weights::ModelConfig& config);
 
 } // namespace ductl::reconcile

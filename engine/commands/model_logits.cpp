@@ -1,6 +1,6 @@
 #include "engine/commands/commands.hpp"
 #include "engine/commands/model_source.hpp"
-#include "engine/session/context_length.hpp"
+#include "weights/context_length.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -61,7 +61,12 @@ int run_logits(Words words) {
     auto parsed = parse_ids(*text, config.vocab);
     if (!parsed) return tl::unexpected(parsed.error());
     ids = std::move(*parsed);
-    return choose_context_length(config, static_cast<int>(ids.size()));
+    auto chosen = weights::choose_context_length(config, static_cast<int>(ids.size()));
+    if (chosen) return chosen;
+    Error error = std::move(chosen.error()); // the setting that it names has no part in this
+    error.place = "--ids";
+    error.next = fmt::format("give at most {} ids", weights::context_limit(config));
+    return tl::unexpected(std::move(error));
   });
   if (!model) return report(model.error());
   const auto printed = print_logits(**model, ids, arguments->has("--all"), progress);

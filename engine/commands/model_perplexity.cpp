@@ -1,8 +1,8 @@
 #include "engine/commands/commands.hpp"
 #include "engine/commands/model_source.hpp"
 #include "engine/commands/score.hpp"
-#include "engine/session/context_length.hpp"
 #include "engine/tokenizer/tokenizer.hpp"
+#include "weights/context_length.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace ductl::engine {
 namespace {
 
-constexpr int kWindowTokens = 1024;
+constexpr int kWindowTokensMax = 1024; // less where the model's context is shorter
 
 struct Score {
   long tokens = 0;
@@ -57,8 +57,9 @@ Expected<Score> score_text(ComputeModel& model, std::span<const int> ids, Progre
   std::vector<float> logits(static_cast<std::size_t>(model.forward().tokens_max()) *
                             static_cast<std::size_t>(model.config().vocab));
   Score score;
-  for (std::size_t begin = 0; begin < ids.size(); begin += kWindowTokens) {
-    const auto window = ids.subspan(begin, std::min<std::size_t>(kWindowTokens, ids.size() - begin));
+  const auto window_tokens = static_cast<std::size_t>(model.context());
+  for (std::size_t begin = 0; begin < ids.size(); begin += window_tokens) {
+    const auto window = ids.subspan(begin, std::min(window_tokens, ids.size() - begin));
     const auto on_progress = [&](std::size_t done) {
       progress.show("tokens", static_cast<long>(begin + done), static_cast<long>(ids.size()));
     };
@@ -96,8 +97,9 @@ int run_perplexity(Words words) {
   const auto text = read_text(*file);
   if (!text) return report(text.error());
   ProgressLine progress(Clock::now());
-  auto model = open_model(*arguments, progress,
-                          [](const weights::ModelConfig& config) { return choose_context_length(config, kWindowTokens); });
+  auto model = open_model(*arguments, progress, [](const weights::ModelConfig& config) -> Expected<int> {
+    return std::min(kWindowTokensMax, weights::context_limit(config));
+  });
   if (!model) return report(model.error());
   const auto ids = encode(**model, *text, *file);
   if (!ids) return report(ids.error());

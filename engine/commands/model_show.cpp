@@ -1,8 +1,8 @@
 #include "engine/commands/arguments.hpp"
 #include "engine/commands/commands.hpp"
-#include "engine/session/context_length.hpp"
 #include "weights/budget.hpp"
 #include "weights/checkpoint.hpp"
+#include "weights/context_length.hpp"
 
 #include <cstdio>
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ void print_json(const weights::Checkpoint& checkpoint, const weights::ModelSizes
                                {"slices", weights::slice_count(c)},
                                {"kv_bytes_per_token", sizes.kv_bytes_per_token},
                                {"max_position", c.max_position},
-                               {"context_limit", context_limit(c)}};
+                               {"context_limit", weights::context_limit(c)}};
   fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -80,9 +80,9 @@ void print_table(const weights::Checkpoint& checkpoint, const weights::ModelSize
   row("host", fmt::format("{} ({} bytes) of weights", size_text(sizes.host_weight_bytes), sizes.host_weight_bytes));
   row("ducks", fmt::format("{} ({} bytes) in {} slices, all ducks together", size_text(sizes.duck_bytes), sizes.duck_bytes,
                            weights::slice_count(c)));
-  row("KV cache",
-      fmt::format("{} bytes a token; {} for {} tokens", sizes.kv_bytes_per_token,
-                  size_text(sizes.kv_bytes_per_token * static_cast<std::uint64_t>(context_limit(c))), context_limit(c)));
+  row("KV cache", fmt::format("{} bytes a token; {} for {} tokens", sizes.kv_bytes_per_token,
+                              size_text(sizes.kv_bytes_per_token * static_cast<std::uint64_t>(weights::context_limit(c))),
+                              weights::context_limit(c)));
 }
 
 } // namespace

@@ -7,10 +7,10 @@
 #include "engine/commands/stop_signal.hpp"
 #include "engine/server/openai_server.hpp"
 #include "engine/session/compute_model.hpp"
-#include "engine/session/context_length.hpp"
 #include "engine/session/host_memory.hpp"
 #include "inventory/version.hpp"
 #include "weights/budget.hpp"
+#include "weights/context_length.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -64,7 +64,7 @@ Expected<void> open_compute(Service& service, const FlockAccess& flock, const st
   options.flock = flock;
   options.threads = flock.serving.engine.threads;
   options.context = [&](const weights::ModelConfig& config) {
-    return choose_context_length(config, flock.serving.engine.context_length);
+    return weights::choose_context_length(config, flock.serving.engine.context_length);
   };
   options.on_stage = on_stage;
   auto model = ComputeModel::open(options);

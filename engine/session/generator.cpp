@@ -3,6 +3,7 @@
 #include "engine/session/context_length.hpp"
 #include "engine/session/generation.hpp"
 #include "engine/session/request_queue.hpp"
+#include "weights/context_length.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -108,7 +109,7 @@ Expected<GenerateResult> SessionGenerator::generate_now(const GenerateRequest& r
 
 Expected<std::unique_ptr<Generator>> make_generator(Forward& forward, const Tokenizer& tokenizer, const ChatFormat& chat_format,
                                                     const weights::ModelConfig& config, const GeneratorOptions& options) {
-  const auto context = choose_context_length(config, options.context_length);
+  const auto context = weights::choose_context_length(config, options.context_length);
   if (!context) return tl::unexpected(context.error());
   GeneratorOptions chosen = options;
   chosen.context_length = *context;

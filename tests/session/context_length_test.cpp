@@ -1,5 +1,7 @@
 #include "engine/session/context_length.hpp"
 
+#include "weights/context_length.hpp"
+
 #include "tests/session/fake_model.hpp"
 
 #include <gmock/gmock.h>
@@ -17,13 +19,13 @@ weights::ModelConfig with_positions(int max_position, int index_topk = 0) {
 }
 
 TEST(ContextLength, zero_means_the_models_own_but_at_most_8192) {
-  EXPECT_EQ(choose_context_length(with_positions(2048), 0).value(), 2048);
-  EXPECT_EQ(choose_context_length(with_positions(163840), 0).value(), 8192);
-  EXPECT_EQ(choose_context_length(with_positions(163840), 20000).value(), 20000);
+  EXPECT_EQ(weights::choose_context_length(with_positions(2048), 0).value(), 2048);
+  EXPECT_EQ(weights::choose_context_length(with_positions(163840), 0).value(), 8192);
+  EXPECT_EQ(weights::choose_context_length(with_positions(163840), 20000).value(), 20000);
 }
 
 TEST(ContextLength, more_than_the_model_has_is_refused_with_the_largest_that_goes) {
-  const auto result = choose_context_length(with_positions(2048), 2049);
+  const auto result = weights::choose_context_length(with_positions(2048), 2049);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kContextLength);
   EXPECT_THAT(result.error().next, HasSubstr("at most 2048"));
@@ -31,8 +33,8 @@ TEST(ContextLength, more_than_the_model_has_is_refused_with_the_largest_that_goe
 
 TEST(ContextLength, sparse_attention_is_only_computed_up_to_where_it_equals_dense_attention) {
   const auto config = with_positions(163840, 2048);
-  EXPECT_EQ(choose_context_length(config, 0).value(), 2048);
-  const auto result = choose_context_length(config, 2049);
+  EXPECT_EQ(weights::choose_context_length(config, 0).value(), 2048);
+  const auto result = weights::choose_context_length(config, 2049);
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().message, HasSubstr("index_topk = 2048"));
 }
