@@ -1,5 +1,6 @@
 #include "ductl/commands/plan.hpp"
 
+#include "ductl/commands/chat_format_option.hpp"
 #include "ductl/commands/command.hpp"
 #include "ductl/commands/walk_view.hpp"
 #include "ductl/reconcile/raise.hpp"
@@ -12,12 +13,13 @@ namespace {
 
 struct PlanOptions {
   bool detailed_exit_code = false;
+  std::string chat_format;
 };
 
 ExitCode run_plan(CommandContext& context, const PlanOptions& options) {
   const inventory::Flock* inventory = context.flock();
   if (inventory == nullptr) return ExitCode::Usage;
-  reconcile::LocalFlock flock(*inventory, agent::state_folder(inventory->name));
+  reconcile::LocalFlock flock(with_chat_format(*inventory, options.chat_format), agent::state_folder(inventory->name));
   WalkView view(context);
   reconcile::WalkOptions walk;
   walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
@@ -42,6 +44,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
   CLI::App* verb = app.add_subcommand("plan", "Show what `ductl up` would do, and why");
   const auto options = std::make_shared<PlanOptions>();
   verb->add_flag("--detailed-exitcode", options->detailed_exit_code, "Exit code 2 when there is something to do");
+  add_chat_format_option(*verb, options->chat_format);
   verb->footer("Lines begin with + (start), ~ (change) or - (stop); the last line counts them. Nothing is started or sent.\n"
                "The first time for a model it packs all slices once to know their digests, and keeps those in the cache folder.");
   verb->callback([&context, options] { context.choose([&context, options] { return run_plan(context, *options); }); });

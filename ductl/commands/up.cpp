@@ -1,6 +1,7 @@
 #include "ductl/commands/up.hpp"
 
 #include "agent/client/api_keys.hpp"
+#include "ductl/commands/chat_format_option.hpp"
 #include "ductl/commands/command.hpp"
 #include "ductl/commands/interrupt.hpp"
 #include "ductl/commands/walk_view.hpp"
@@ -42,12 +43,12 @@ void write_result(CommandContext& context, const inventory::Flock& flock, const 
                                 view::duration_text(std::chrono::milliseconds(first_token_ms.value_or(0)))));
 }
 
-ExitCode run_up(CommandContext& context) {
+ExitCode run_up(CommandContext& context, const std::string& chat_format) {
   const Instant start = Clock::now();
   const inventory::Flock* inventory = context.flock();
   if (inventory == nullptr) return ExitCode::Usage;
   const InterruptWatch interrupts;
-  reconcile::LocalFlock flock(*inventory, agent::state_folder(inventory->name));
+  reconcile::LocalFlock flock(with_chat_format(*inventory, chat_format), agent::state_folder(inventory->name));
   WalkView view(context);
   reconcile::WalkOptions walk;
   walk.interrupted = [] { return InterruptWatch::signal() != 0; };
@@ -75,12 +76,15 @@ ExitCode run_up(CommandContext& context) {
 
 void add_up(CLI::App& app, CommandContext& context) {
   CLI::App* verb = app.add_subcommand("up", "Raise the flock: start ducks, send slices, start the engine");
+  const auto chat_format = std::make_shared<std::string>();
+  add_chat_format_option(*verb, *chat_format);
   verb->footer(
       "Compares what is with what the inventory wants, and does only what is missing. A second `ductl up` does nothing.\n"
       "After a duck has died, `ductl up` starts it again and sends it its slices.\n"
+      "--chat-format holds until the next `ductl up` without it; model.chat_format of the inventory is for good.\n"
       "Examples:\n  ductl up\n  ductl -i flock.toml up -o json\n"
       "`ductl plan` shows what it would do. Logs: $XDG_STATE_HOME/ductl/FLOCK/log (docs/operations.md).");
-  verb->callback([&context] { context.choose([&context] { return run_up(context); }); });
+  verb->callback([&context, chat_format] { context.choose([&context, chat_format] { return run_up(context, *chat_format); }); });
 }
 
 } // namespace ductl::commands
