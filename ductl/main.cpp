@@ -1,6 +1,7 @@
 // The command line: global options, one verb, its exit code.
 #include "ductl/commands/all_commands.hpp"
 #include "ductl/commands/options.hpp"
+#include "ductl/commands/parse_fault.hpp"
 #include "inventory/version.hpp"
 
 #include <CLI/CLI.hpp>
@@ -27,14 +28,13 @@ constexpr const char* kFooter =
     "  -i FILE, $DUCTL_INVENTORY, ./flock.toml, ./inventory/local.toml, $XDG_CONFIG_HOME/ductl/flock.toml,\n"
     "  /etc/ductl/flock.toml\n"
     "`ductl VERB --help` shows the options and examples of a verb. Exit codes: 0 done, 1 failed, 2 changes pending,\n"
-    "3 degraded, 4 not serving, 5 timed out, 64 wrong usage or inventory, 130 interrupted, 143 terminated.";
+    "3 degraded, 4 not serving, 64 wrong usage or inventory, 130 interrupted, 143 terminated.";
 
 // CLI11's own exit codes are 100 and more; a wrong command line is 64.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error, CommandContext& context) {
   const bool help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
   if (help) return app.exit(error); // prints the help on stdout
-  return static_cast<int>(
-      context.report({ErrorCode::kUsage, error.what(), "the command line", "`ductl --help` shows what there is", {}}));
+  return static_cast<int>(context.report(explain_parse_error(app, error)));
 }
 
 } // namespace

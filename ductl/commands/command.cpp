@@ -21,6 +21,8 @@ bool file_exists(const std::filesystem::path& file) {
   return std::filesystem::is_regular_file(file, ignored);
 }
 
+} // namespace
+
 ExitCode exit_code(ErrorCode code) {
   switch (code) {
   case ErrorCode::kInventoryFile:
@@ -32,8 +34,6 @@ ExitCode exit_code(ErrorCode code) {
   default: return ExitCode::Failed;
   }
 }
-
-} // namespace
 
 ExitCode CommandContext::run() { return action_ ? action_() : ExitCode::Usage; }
 

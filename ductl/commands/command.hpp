@@ -35,11 +35,13 @@ enum class ExitCode : int { // docs/operations.md; scripts depend on them
   ChangesPending = 2, // plan --detailed-exitcode
   Degraded = 3,       // status: serving, but with ducks missing
   NotServing = 4,     // status
-  TimedOut = 5,
-  Usage = 64, // a wrong command line or inventory
+  Usage = 64,         // a wrong command line or inventory
   Interrupted = 130,
   Terminated = 143,
 };
+
+// Of an error that ends a command: 64 for usage and inventory, 130 for kCancelled, otherwise 1.
+[[nodiscard]] ExitCode exit_code(ErrorCode code);
 
 enum class OutputFormat { Table, Wide, Json, Jsonl };
 
@@ -81,8 +83,7 @@ public:
   [[nodiscard]] const inventory::Flock* flock();
   [[nodiscard]] Expected<InventoryChoice> inventory_choice() const;
 
-  // Prints an error for a person on stderr (and, with -o json, as ductl/error/v1 on stdout). Returns the command's exit code:
-  // 64 for usage and inventory, 130 for kCancelled, otherwise 1.
+  // Prints an error for a person on stderr (and, with -o json, as ductl/error/v1 on stdout). Returns exit_code().
   ExitCode report(const Error& error);
   ExitCode report(const inventory::Faults& faults);
 
