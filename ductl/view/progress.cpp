@@ -94,11 +94,6 @@ std::string ProgressPainter::update(const StageProgress& progress, const Moment&
   return out + block(moment.now);
 }
 
-std::string ProgressPainter::note(const std::string& line, const Moment& moment) {
-  if (!live_) return fmt::format("{} {}\n", clock_text(moment.wall), printable(line));
-  return erase() + printable(line) + "\n" + block(moment.now);
-}
-
 std::string ProgressPainter::close() {
   const bool open = live_ && painted_lines_ > 0;
   lines_.clear();

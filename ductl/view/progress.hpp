@@ -1,7 +1,7 @@
 // Progress of a command that goes through stages (`up`, `down`).
 //
 // On a terminal: one live line a stage, repainted in place, with counters and bytes; a finished stage's line stays.
-// Off a terminal: one plain line with the time per transition (a stage begins, ends or fails; a note), no control characters.
+// Off a terminal: one plain line with the time per transition (a stage begins, ends or fails), no control characters.
 // No I/O and no clock: every call returns what to write to the stream, "" when nothing changes.
 #pragma once
 
@@ -36,8 +36,6 @@ public:
   ProgressPainter(bool live, bool colour, int columns) : live_(live), colour_(colour), columns_(columns) {}
 
   [[nodiscard]] std::string update(const StageProgress& progress, const Moment& moment);
-  // A line that stays, above the live ones: a transition of one duck, a warning.
-  [[nodiscard]] std::string note(const std::string& line, const Moment& moment);
   // Ends all live lines where they are (before an error is printed, or at the end).
   [[nodiscard]] std::string close();
 
