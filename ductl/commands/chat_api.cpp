@@ -118,6 +118,7 @@ void AnswerReader::take(const SseEvent& event) {
   }
   const json& ours = at(chunk, "ductl");
   if (std::string line = text_at(ours, "stats_line"); !line.empty()) answer_.stats_line = std::move(line);
+  if (const json& stats = at(ours, "stats"); stats.is_object()) answer_.stats_json = stats.dump();
   if (std::string csv = text_at(ours, "token_csv"); !csv.empty()) answer_.token_csv = std::move(csv);
 }
 

@@ -39,6 +39,7 @@ struct Answer {
   std::string finish_reason; // "stop", "length"
   int input_tokens = 0, output_tokens = 0;
   std::string stats_line; // as the engine counted
+  std::string stats_json; // the same figures as a JSON object, as the engine gave it; "" when it gave none
   std::string token_csv;  // when asked for
   bool stopped = false;   // by the user
 };

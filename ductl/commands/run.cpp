@@ -38,7 +38,8 @@ nlohmann::ordered_json document(const Answer& answer) {
           {"answer", answer.text},
           {"finish_reason", answer.finish_reason},
           {"usage", {{"prompt_tokens", answer.input_tokens}, {"completion_tokens", answer.output_tokens}}},
-          {"stats_line", answer.stats_line}};
+          {"stats_line", answer.stats_line},
+          {"stats", answer.stats_json.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(answer.stats_json)}};
 }
 
 ExitCode run_prompt(CommandContext& context, const RunOptions& options) {

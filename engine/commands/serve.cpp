@@ -93,6 +93,12 @@ Expected<void> open_generator(Service& service, const agent::Serving& serving) {
       weights::model_sizes(model.config()).kv_bytes_per_token * static_cast<std::uint64_t>(model.context());
   options.sessions_max = sessions_that_fit(memory_available_bytes(),
                                            host_bytes_needed(model.checkpoint(), FfnPlace::Ducks, model.context()), cache_bytes);
+  if (const FlockFfn* flock = model.flock()) {
+    options.flock_counts = [flock] {
+      const FlockStats s = flock->stats();
+      return FlockCounts{s.rounds, s.repeats, s.nacks_sent, s.nacks_received};
+    };
+  }
   auto generator = make_generator(model.forward(), *service.tokenizer, *service.chat_format, model.config(), options);
   if (!generator) return tl::unexpected(generator.error());
   service.generator = std::move(*generator);

@@ -1,5 +1,7 @@
 #include "engine/server/chat_reply.hpp"
 
+#include "engine/server/stats_json.hpp"
+
 #include <nlohmann/json.hpp>
 
 namespace ductl::engine {
@@ -34,7 +36,7 @@ json ChatReply::head(const char* object) const {
 }
 
 json ChatReply::statistics(const GenerationStats& stats) const {
-  json out = {{"stats_line", stats.line()}};
+  json out = {{"stats_line", stats.line()}, {"stats", stats_json(stats)}};
   if (token_times_) out["token_csv"] = stats.csv();
   return out;
 }

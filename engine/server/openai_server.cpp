@@ -4,6 +4,7 @@
 #include "engine/server/api_error.hpp"
 #include "engine/server/api_state.hpp"
 #include "engine/server/chat_endpoint.hpp"
+#include "engine/server/stats_json.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -128,15 +129,8 @@ private:
                    {"refused", counts.refused}}},
                  {"last", nullptr}};
     if (const std::optional<GenerationStats> last = state_.last()) {
-      body["last"] = {{"stats_line", last->line()},
-                      {"input_tokens", last->input_tokens},
-                      {"cached_tokens", last->cached_tokens},
-                      {"output_tokens", last->output_tokens},
-                      {"total_s", last->total_s},
-                      {"ttft_s", last->ttft_s},
-                      {"tpot_s", last->tpot_s()},
-                      {"prefill_tokens_per_s", last->prefill_tokens_per_s()},
-                      {"decode_tokens_per_s", last->decode_tokens_per_s()}};
+      body["last"] = stats_json(*last);
+      body["last"]["stats_line"] = last->line();
     }
     send_json(response, 200, body);
   }

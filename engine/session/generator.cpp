@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <mutex>
+#include <spdlog/spdlog.h>
 
 namespace ductl::engine {
 namespace {
@@ -16,6 +17,11 @@ namespace {
 bool breaks_the_flock(ErrorCode code) {
   return code == ErrorCode::kDuckDied || code == ErrorCode::kFlockEpoch || code == ErrorCode::kAgentRefused ||
          code == ErrorCode::kAgentUnreachable || code == ErrorCode::kAgentVersion;
+}
+
+FlockCounts difference(const FlockCounts& now, const FlockCounts& before) {
+  return {now.rounds - before.rounds, now.repeats - before.repeats, now.nacks_sent - before.nacks_sent,
+          now.nacks_received - before.nacks_received};
 }
 
 class SessionGenerator final : public Generator {
@@ -97,7 +103,13 @@ Expected<GenerateResult> SessionGenerator::generate_now(const GenerateRequest& r
                                                         int output_tokens_max) {
   auto session = sessions_.choose(request.prompt);
   if (!session) return tl::unexpected(session.error());
+  const FlockCounts before = options_.flock_counts ? options_.flock_counts() : FlockCounts{};
   auto result = Generation(tools_, **session, request, callbacks, output_tokens_max).run();
+  if (result && options_.flock_counts) result->stats.flock = difference(options_.flock_counts(), before);
+  if (result)
+    spdlog::info("{}{}", result->stats.line(), result->finish == FinishReason::Cancelled ? "  cancelled" : "");
+  else
+    spdlog::error("a generation failed: {}", result.error().text());
   if (!result && breaks_the_flock(result.error().code)) {
     const std::lock_guard lock(broken_mutex_);
     broken_ = result.error();

@@ -1,7 +1,7 @@
 // Generation: prompts to text, over the sessions' KV caches. What the HTTP server and the commands of duck-engine call.
 //
 // Thread-safe: generate() may be called from many threads; one runs at a time, the others wait in order of arrival (up to
-// queue_max, beyond that kRequestValue "queue full"). A prompt that begins like a kept session's tokens continues its cache.
+// queue_max, beyond that kQueueFull). A prompt that begins like a kept session's tokens continues its cache.
 #pragma once
 
 #include "engine/chat/chat_format.hpp"
@@ -51,10 +51,11 @@ class Forward;
 
 struct GeneratorOptions {
   std::string model_name;
-  int context_length = 0;    // of every session's cache
-  int queue_max = 64;        // requests that may wait
-  int sessions_max = 1;      // caches that are kept
-  int output_tokens_max = 0; // when a request names none; 0 = up to the context
+  int context_length = 0;                         // of every session's cache
+  int queue_max = 64;                             // requests that may wait
+  int sessions_max = 1;                           // caches that are kept
+  int output_tokens_max = 0;                      // when a request names none; 0 = up to the context
+  std::function<FlockCounts()> flock_counts = {}; // of the flock that computes FFNs; empty: in process
 };
 // All references must outlive the generator, and nobody else may use `forward` meanwhile. The first cache is made at once: when
 // there is no memory for it, that shows here.

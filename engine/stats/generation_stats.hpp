@@ -4,6 +4,7 @@
 #include "engine/moe/ffn.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,17 @@ struct TokenTimes { // one row of the per-token CSV
   RoundTimes rounds; // summed over the token's layers
 };
 
+// Of the rounds on the ducks. A flock's counters only grow; a generation has the difference.
+struct FlockCounts {
+  std::uint64_t rounds = 0, repeats = 0; // repeats: fixed-point rungs climbed
+  std::uint64_t nacks_sent = 0, nacks_received = 0;
+};
+
 struct GenerationStats {
   int input_tokens = 0, cached_tokens = 0, output_tokens = 0;
   double total_s = 0, ttft_s = 0;
-  std::vector<TokenTimes> tokens;                    // only when asked for
+  std::optional<FlockCounts> flock = {};             // none: FFNs in process
+  std::vector<TokenTimes> tokens = {};               // only when asked for
   [[nodiscard]] double tpot_s() const;               // (total - ttft) / (output - 1), 0 below two tokens
   [[nodiscard]] double prefill_tokens_per_s() const; // (input - cached) / ttft
   [[nodiscard]] double decode_tokens_per_s() const;  // 1 / tpot

@@ -64,7 +64,7 @@ TEST(AnswerReader, CollectsTextUsageAndStatistics) {
   EXPECT_TRUE(
       reader.feed("data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n" + delta("Par") + ":\n\n" + delta("is.")));
   EXPECT_TRUE(reader.feed("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"ductl\":{\"stats_line\":\"time "
-                          "1s\",\"token_csv\":\"a,b\\n\"}}\n\n"));
+                          "1s\",\"stats\":{\"output_tokens\":2},\"token_csv\":\"a,b\\n\"}}\n\n"));
   EXPECT_TRUE(reader.feed("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":2}}\n\n"));
   EXPECT_FALSE(reader.feed("data: [DONE]\n\n")); // there is no more to come
   const auto answer = reader.finish();
@@ -75,6 +75,7 @@ TEST(AnswerReader, CollectsTextUsageAndStatistics) {
   EXPECT_EQ(answer->input_tokens, 11);
   EXPECT_EQ(answer->output_tokens, 2);
   EXPECT_EQ(answer->stats_line, "time 1s");
+  EXPECT_EQ(answer->stats_json, R"({"output_tokens":2})");
   EXPECT_EQ(answer->token_csv, "a,b\n");
 }
 
