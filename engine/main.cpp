@@ -18,6 +18,7 @@ struct Command {
 };
 constexpr Command kCommands[] = {
     {"", "serve", ductl::engine::run_serve},
+    {"", "check", ductl::engine::run_check},
     {"model", "show", ductl::engine::run_show},
     {"model", "tokenize", ductl::engine::run_tokenize},
     {"model", "detokenize", ductl::engine::run_detokenize},
@@ -29,6 +30,9 @@ constexpr const char* kHelp = R"(duck-engine: the inference server of a flock. P
 
   duck-engine serve --state DIR [--ready-fd N]
       Serves what DIR/serving.json says, until SIGTERM.
+  duck-engine check --model SOURCE --state DIR [--chat-format F] [--context N] [--api-address A] [--api-port P] [--ready-fd N]
+      What `serve` would refuse of that model and API, found before any duck runs: tensors of the host, tokenizer, chat
+      format, context length, API keys of DIR, API port (0 = any).
   duck-engine model show PATH [-o json]
   duck-engine model tokenize PATH [--no-special]      {"text": ...} a line on stdin -> {"ids": [...]}
   duck-engine model detokenize PATH                   {"ids": [...]} a line on stdin -> {"text": ...}

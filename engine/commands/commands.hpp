@@ -13,7 +13,9 @@ using Words = std::span<const std::string>;
 
 inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 64;
 
-[[nodiscard]] int run_serve(Words words);      // serve --state DIR [--ready-fd N]
+[[nodiscard]] int run_serve(Words words); // serve --state DIR [--ready-fd N]
+// check --model SOURCE --state DIR [--chat-format F] [--context N] [--api-address A] [--api-port P] [--ready-fd N]
+[[nodiscard]] int run_check(Words words);
 [[nodiscard]] int run_show(Words words);       // model show PATH [-o json]
 [[nodiscard]] int run_tokenize(Words words);   // model tokenize PATH [--no-special]
 [[nodiscard]] int run_detokenize(Words words); // model detokenize PATH
