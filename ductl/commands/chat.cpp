@@ -82,8 +82,10 @@ ExitCode run_chat(CommandContext& context, const AskOptions& options) {
     const LineEvent event = (*reader)->read(line);
     bool more = event != LineEvent::End;
     if (event == LineEvent::Line) more = take_line(context, engine, session, line, failed);
-    if (InterruptWatch::signal() == SIGTERM) return ExitCode::Terminated;
-    if (InterruptWatch::signal() == SIGINT && !interactive) return ExitCode::Interrupted; // nobody is there to go on
+    // Ctrl-C leaves a person the next line to type; nobody is there to go on after any other signal, or off a terminal.
+    if (const int signal = InterruptWatch::signal(); signal != 0 && (signal != SIGINT || !interactive)) {
+      return InterruptWatch::exit_code();
+    }
     if (event == LineEvent::Interrupted) context.err.write("\n");
     InterruptWatch::clear();
     if (!more) {

@@ -8,7 +8,9 @@
 namespace ductl::commands {
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM};
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+constexpr int kSignalBase = 128; // the shell's convention: 130, 143, 129
 
 volatile std::sig_atomic_t caught = 0;
 volatile std::sig_atomic_t second_ends = 1;
@@ -16,7 +18,6 @@ bool watching = false;
 std::array<struct sigaction, kSignals.size()> before;
 
 void remember(int number) {
-  constexpr int kSignalBase = 128; // the shell's convention: 130, 143
   if (caught != 0 && second_ends != 0) ::_exit(kSignalBase + number);
   caught = number;
 }
@@ -31,7 +32,10 @@ InterruptWatch::InterruptWatch(SecondSignal second) {
   struct sigaction action {};
   action.sa_handler = remember; // without SA_RESTART: what blocks comes back with EINTR and asks
   sigemptyset(&action.sa_mask);
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 InterruptWatch::~InterruptWatch() {
@@ -40,6 +44,7 @@ InterruptWatch::~InterruptWatch() {
 }
 
 int InterruptWatch::signal() { return caught; }
+ExitCode InterruptWatch::exit_code() { return static_cast<ExitCode>(kSignalBase + caught); }
 void InterruptWatch::clear() { caught = 0; }
 
 } // namespace ductl::commands

@@ -36,34 +36,39 @@ std::vector<std::string> engine_arguments(const CommandContext& context, const M
   return words;
 }
 
-ExitCode interrupted_code() { return InterruptWatch::signal() == SIGTERM ? ExitCode::Terminated : ExitCode::Interrupted; }
-
 ExitCode run_engine(CommandContext& context, const std::vector<std::string>& arguments) {
   const auto program = power::sibling_program(reconcile::kEngineProcess);
   if (!program) return context.report(program.error());
   const auto code = power::run_foreground(*program, arguments, [] { return InterruptWatch::signal() != 0; });
   if (!code) return context.report(code.error());
-  if (InterruptWatch::signal() != 0) return interrupted_code();
+  if (InterruptWatch::signal() != 0) return InterruptWatch::exit_code();
   return static_cast<ExitCode>(*code);
+}
+
+ExitCode raise_and_run(CommandContext& context, const ModelOptions& options, reconcile::TemporaryFlock& flock) {
+  WalkView view(context);
+  reconcile::WalkOptions walk;
+  walk.interrupted = [] { return InterruptWatch::signal() != 0; };
+  walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
+  const reconcile::ReconcileReport report = flock.raise(walk);
+  view.close();
+  if (!report.converged()) return report_errors(context, report.errors);
+  std::vector<std::string> arguments = engine_arguments(context, options);
+  arguments.insert(arguments.end(), {"--state", flock.state().root.string()});
+  return run_engine(context, arguments);
 }
 
 ExitCode run_with_ducks(CommandContext& context, const ModelOptions& options) {
   auto flock = reconcile::TemporaryFlock::make(options.ducks, options.path);
   if (!flock) return context.report(flock.error());
-  WalkView view(context);
-  reconcile::WalkOptions walk;
-  walk.interrupted = [] { return InterruptWatch::signal() != 0; };
-  walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
-  const reconcile::ReconcileReport report = (*flock)->raise(walk);
-  view.close();
-  if (!report.converged()) return report_errors(context, report.errors);
-  std::vector<std::string> arguments = engine_arguments(context, options);
-  arguments.insert(arguments.end(), {"--state", (*flock)->state().root.string()});
-  return run_engine(context, arguments);
+  const ExitCode code = raise_and_run(context, options, **flock);
+  const reconcile::ReconcileReport lowered = (*flock)->lower();
+  if (!lowered.converged()) return report_errors(context, lowered.errors); // whatever it answered: processes are left
+  return code;
 }
 
 ExitCode run_model(CommandContext& context, const ModelOptions& options) {
-  const InterruptWatch interrupts; // the temporary flock goes down on Ctrl-C too
+  const InterruptWatch interrupts(SecondSignal::Ignored); // the temporary flock goes down, however often somebody presses Ctrl-C
   if (options.ducks > 0) return run_with_ducks(context, options);
   std::vector<std::string> arguments = engine_arguments(context, options);
   if (options.verb == "logits" || options.verb == "perplexity") arguments.emplace_back("--no-ducks");

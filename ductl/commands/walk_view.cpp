@@ -80,10 +80,10 @@ nlohmann::ordered_json action_json(const Action& action) {
 }
 
 ExitCode report_errors(CommandContext& context, std::span<const Error> errors) {
-  for (std::size_t i = errors.size(); i > 1; --i) context.err.write(view::error_text(errors[i - 1], context.err.colour));
-  const ExitCode code = context.report(errors.front());
-  if (code == ExitCode::Interrupted && InterruptWatch::signal() == SIGTERM) return ExitCode::Terminated;
-  return code;
+  for (std::size_t i = errors.size(); i > 0; --i) context.err.write(view::error_text(errors[i - 1], context.err.colour));
+  if (context.wants_json()) context.write_json(view::errors_document(errors));
+  const ExitCode code = exit_code(errors.front().code);
+  return code == ExitCode::Interrupted && InterruptWatch::signal() != 0 ? InterruptWatch::exit_code() : code;
 }
 
 } // namespace ductl::commands

@@ -37,7 +37,8 @@ inventory::Flock temporary_inventory(std::uint32_t token, int ducks, const std::
 
 Expected<std::unique_ptr<TemporaryFlock>> TemporaryFlock::make(int ducks, const std::string& model_source) {
   if (ducks < 1 || ducks > kTemporaryDucksMax) {
-    return fail(ErrorCode::kUsage, fmt::format("a temporary flock has 1 to {} ducks, not {}", kTemporaryDucksMax, ducks));
+    return fail(ErrorCode::kUsage, fmt::format("a temporary flock has 1 to {} ducks, not {}", kTemporaryDucksMax, ducks), {},
+                "give another number with --ducks");
   }
   std::error_code error;
   std::string folder = (std::filesystem::temp_directory_path(error) / "ductl-XXXXXX").string();
@@ -54,11 +55,25 @@ ReconcileReport TemporaryFlock::raise(WalkOptions walk) {
   return raise_flock(flock_, walk);
 }
 
+ReconcileReport TemporaryFlock::lower() {
+  lowered_ = true;
+  ReconcileReport report = lower_flock(flock_, {});
+  const std::string folder = flock_.state().root.string();
+  for (Error& error : report.errors) { // no inventory, so no `ductl down`, knows this flock
+    error.next = fmt::format("its processes are those of the run files in {}: end them by pid, then remove that folder", folder);
+  }
+  if (!report.converged()) return report;
+  std::error_code error;
+  std::filesystem::remove_all(flock_.state().root, error);
+  if (error) {
+    report.errors.push_back(Error{ErrorCode::kState, "cannot remove the temporary flock's folder: " + error.message(), folder,
+                                  "remove it; nothing runs from it any more"});
+  }
+  return report;
+}
+
 TemporaryFlock::~TemporaryFlock() {
-  const ReconcileReport report = lower_flock(flock_, {}); // the folder goes only when nothing runs from it any more
-  if (!report.converged()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(flock_.state().root, ignored);
+  if (!lowered_) (void)lower(); // an exception's way out: nobody is left to tell
 }
 
 } // namespace ductl::reconcile

@@ -1,5 +1,5 @@
 // A flock for one command: N agents on loopback with kernel-chosen ports, a random name, its own key and state folder under
-// $TMPDIR. Filled, without an engine of its own. Ends with its object, whatever happened; two of them never hear each other.
+// $TMPDIR. Filled, without an engine of its own. Ends with lower(), or else with its object, whatever happened; two of them never hear each other.
 #pragma once
 
 #include "ductl/reconcile/raise.hpp"
@@ -14,16 +14,19 @@ inline constexpr int kTemporaryDucksMax = 64;
 class TemporaryFlock {
 public:
   [[nodiscard]] static Expected<std::unique_ptr<TemporaryFlock>> make(int ducks, const std::string& model_source);
-  ~TemporaryFlock(); // lowers it and removes the folder
+  ~TemporaryFlock(); // lower(), where it was not asked for
   TemporaryFlock(const TemporaryFlock&) = delete;
   TemporaryFlock& operator=(const TemporaryFlock&) = delete;
 
   [[nodiscard]] ReconcileReport raise(WalkOptions walk);
+  // Stops it and removes its folder. What it could not stop is told, and the folder stays: with its run files, logs and key.
+  [[nodiscard]] ReconcileReport lower();
   [[nodiscard]] const agent::StateFolder& state() const { return flock_.state(); }
 
 private:
   TemporaryFlock(inventory::Flock flock, agent::StateFolder folder) : flock_(std::move(flock), std::move(folder)) {}
   LocalFlock flock_;
+  bool lowered_ = false;
 };
 
 } // namespace ductl::reconcile
