@@ -53,7 +53,7 @@ struct LocalFlock::Impl final : FlockHands {
 
   [[nodiscard]] agent::ControlClient client(const inventory::Duck& duck, std::uint16_t control_port) const {
     return {duck.name, agent::Endpoint{duck.address, control_port}, key,
-            std::chrono::milliseconds(flock.limits.control_timeout_ms)};
+            std::chrono::milliseconds(flock.limits.control_timeout_ms), state.log(duck.name).string()};
   }
 
   [[nodiscard]] int number_of(const std::string& name) const {

@@ -18,6 +18,7 @@ struct FlockDuck {
   std::string name;
   int port_index = 0;
   agent::Endpoint data;
+  std::string log = {}; // where its log is, for the error of its death; may be empty
 };
 
 struct FlockFfnOptions {

@@ -234,7 +234,7 @@ void HostRound::ask(DuckState& duck, Instant now) {
 }
 
 Error HostRound::death(std::size_t d) const {
-  const std::string& name = options_.ducks[d].name;
+  const std::string &name = options_.ducks[d].name, &log = options_.ducks[d].log;
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.dead_after).count();
   if (ducks_[d].heard && ducks_[d].request_missing <= tiling_.count && ducks_[d].tiling.count == 0) {
     return {.code = ErrorCode::kDuckDied,
@@ -246,8 +246,8 @@ Error HostRound::death(std::size_t d) const {
   }
   return {.code = ErrorCode::kDuckDied,
           .message = fmt::format("duck {} went silent in layer {} for {} ms", name, request_.layer, ms),
-          .place = name,
-          .next = fmt::format("`ductl status {}` tells what is left of it; `ductl up` brings it back", name)};
+          .place = log.empty() ? name : log,
+          .next = "`ductl status` tells what is left of it; `ductl up` brings it back"};
 }
 
 bool HostRound::has_frames() const {

@@ -21,7 +21,7 @@ Expected<FlockAccess> read_flock_access(const std::filesystem::path& state) {
   if (auto checked = check_engine_settings(serving->engine); !checked) return tl::unexpected(checked.error());
   auto key = agent::load_flock_key(folder.key());
   if (!key) return tl::unexpected(key.error());
-  return FlockAccess{std::move(*serving), std::move(*key)};
+  return FlockAccess{std::move(*serving), std::move(*key), folder};
 }
 
 Expected<std::unique_ptr<ComputeModel>> ComputeModel::open(const ComputeOptions& options) {
@@ -74,6 +74,7 @@ Expected<void> ComputeModel::open_ffn(const ComputeOptions& options) {
   }
   FlockLinkOptions link;
   link.key = options.flock->key;
+  link.state = options.flock->state;
   link.session_tag = new_session_tag();
   link.bf16_hidden = options.bf16_hidden.value_or(serving.engine.hidden == inventory::HiddenType::Bf16);
   link.on_stage = options.on_stage;

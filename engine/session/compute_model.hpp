@@ -2,6 +2,7 @@
 #pragma once
 
 #include "agent/client/serving.hpp"
+#include "agent/client/state_folder.hpp"
 #include "engine/attention/attention_backend.hpp"
 #include "engine/lanes/forward.hpp"
 #include "engine/moe/flock_ffn.hpp"
@@ -18,6 +19,7 @@ namespace ductl::engine {
 struct FlockAccess {
   agent::Serving serving;
   std::string key;
+  agent::StateFolder state = {};
 };
 // serving.json and the key of a flock's state folder. Settings that this build can't do are refused.
 [[nodiscard]] Expected<FlockAccess> read_flock_access(const std::filesystem::path& state);

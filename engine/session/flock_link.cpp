@@ -39,6 +39,10 @@ Expected<void> check_hello(const agent::Serving& serving, const agent::ServingDu
   return {};
 }
 
+std::string log_of(const agent::StateFolder& state, const std::string& duck) {
+  return state.root.empty() ? std::string() : state.log(duck).string();
+}
+
 // One transport per inventory port, on the host's own address in it.
 Expected<std::vector<std::unique_ptr<agent::Transport>>> open_transports(const agent::Serving& serving) {
   std::vector<std::unique_ptr<agent::Transport>> transports;
@@ -101,7 +105,8 @@ Expected<std::unique_ptr<FlockFfn>> join_flock(const agent::Serving& serving, co
   clients.reserve(serving.ducks.size());
   for (const agent::ServingDuck& duck : serving.ducks) {
     stage(fmt::format("asking the ducks ({}/{})", clients.size() + 1, serving.ducks.size()));
-    clients.emplace_back(duck.name, agent::Endpoint{duck.address, duck.control_port}, options.key, timeout);
+    clients.emplace_back(duck.name, agent::Endpoint{duck.address, duck.control_port}, options.key, timeout,
+                         log_of(options.state, duck.name));
     auto hello = clients.back().hello();
     if (!hello) return tl::unexpected(hello.error());
     hellos.push_back(std::move(*hello));
@@ -124,7 +129,7 @@ Expected<std::unique_ptr<FlockFfn>> join_flock(const agent::Serving& serving, co
     const agent::ServingDuck& duck = serving.ducks[i];
     // A kernel-chosen data port is only known to the agent itself.
     const std::uint16_t data_port = hellos[i].data_port != 0 ? hellos[i].data_port : duck.data_port;
-    flock.ducks.push_back({duck.name, duck.port_index, {duck.address, data_port}});
+    flock.ducks.push_back({duck.name, duck.port_index, {duck.address, data_port}, log_of(options.state, duck.name)});
   }
   return make_flock_ffn(flock, manifest, config, std::move(*transports));
 }

@@ -4,6 +4,7 @@
 
 #include "agent/client/control_client.hpp"
 #include "agent/client/serving.hpp"
+#include "agent/client/state_folder.hpp"
 #include "engine/moe/flock_ffn.hpp"
 
 #include <functional>
@@ -22,7 +23,8 @@ namespace ductl::engine {
 [[nodiscard]] std::uint64_t new_session_tag(); // 64 random bits, never 0
 
 struct FlockLinkOptions {
-  std::string key; // of the flock
+  std::string key;               // of the flock
+  agent::StateFolder state = {}; // of the flock, for the names of its logs in errors; may be empty
   std::uint64_t session_tag = 0;
   bool bf16_hidden = false;
   std::function<void(const std::string&)> on_stage; // may be empty
