@@ -37,6 +37,7 @@ enum class ErrorCode : int {
   kRequestValue = 403,  // a field of a request that is wrong or not supported
   kCancelled = 404,
   kHostMemory = 405,
+  kQueueFull = 407, // too many requests wait already
   // 05xx ductl
   kUsage = 500,
   kPower = 501,       // a duck could not be switched on or off

@@ -7,10 +7,12 @@ namespace {
 
 int status_of(const Error& error) {
   switch (error.code) {
-  case ErrorCode::kRequestValue: return error.message.find("queue full") == std::string::npos ? 400 : 429;
+  case ErrorCode::kQueueFull: return 429;
+  case ErrorCode::kRequestValue:
   case ErrorCode::kContextLength: return 400;
   case ErrorCode::kAgentUnreachable:
   case ErrorCode::kAgentRefused:
+  case ErrorCode::kAgentVersion:
   case ErrorCode::kDuckDied:
   case ErrorCode::kFlockEpoch:
   case ErrorCode::kCancelled: // by the server's own end; a peer that left reads nothing
@@ -49,7 +51,7 @@ ApiError to_api_error(const Error& error) {
   out.type = type_of(out.status);
   out.ductl_code = error.code_name();
   out.code = error.code == ErrorCode::kContextLength ? "context_length_exceeded"
-             : out.status == 429                     ? "queue_full"
+             : error.code == ErrorCode::kQueueFull   ? "queue_full"
                                                      : out.ductl_code;
   // Each thing is said once: clients of OpenAI's show only the message, ours shows the three parts.
   out.message = error.message;

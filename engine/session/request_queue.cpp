@@ -12,8 +12,7 @@ constexpr std::chrono::milliseconds kCancelPoll{100};
 Expected<RequestQueue::Turn> RequestQueue::enter(const std::function<bool()>& cancelled) {
   std::unique_lock lock(mutex_);
   if (busy_ && static_cast<int>(line_.size()) >= waiting_max_) {
-    return fail(ErrorCode::kRequestValue, fmt::format("queue full: {} requests wait already", line_.size()), "",
-                "try again later");
+    return fail(ErrorCode::kQueueFull, fmt::format("queue full: {} requests wait already", line_.size()), "", "try again later");
   }
   const std::uint64_t ticket = next_ticket_++;
   line_.push_back(ticket);

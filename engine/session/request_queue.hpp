@@ -29,7 +29,7 @@ public:
   };
 
   explicit RequestQueue(int waiting_max) : waiting_max_(waiting_max) {}
-  // Blocks until it is the caller's turn. kRequestValue "queue full" when too many wait already; kCancelled when `cancelled`
+  // Blocks until it is the caller's turn. kQueueFull when too many wait already; kCancelled when `cancelled`
   // (asked a few times a second; may be empty) says so first.
   [[nodiscard]] Expected<Turn> enter(const std::function<bool()>& cancelled);
   [[nodiscard]] int waiting() const;

@@ -56,6 +56,8 @@ TEST_F(Api, AWholeAnswerHasTextUsageAndStatistics) {
   EXPECT_EQ(answer["usage"]["total_tokens"], prompt + 3);
   EXPECT_EQ(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
   EXPECT_THAT(answer["ductl"]["stats_line"].get<std::string>(), HasSubstr("output_len 3"));
+  EXPECT_EQ(answer["ductl"]["stats"]["output_tokens"], 3);
+  EXPECT_FALSE(answer["ductl"]["stats"].contains("rounds")); // FFNs in process
   EXPECT_FALSE(answer["ductl"].contains("token_csv"));
 }
 
@@ -80,6 +82,9 @@ TEST_F(Api, AStreamIsRoleTextFinishDone) {
   EXPECT_EQ(finish["choices"][0]["finish_reason"], "stop");
   EXPECT_TRUE(finish["choices"][0]["delta"].empty());
   EXPECT_TRUE(finish["ductl"].contains("stats_line"));
+  for (const char* figure : {"input_tokens", "cached_tokens", "output_tokens", "total_s", "ttft_s", "tpot_s",
+                             "prefill_tokens_per_s", "decode_tokens_per_s"})
+    EXPECT_TRUE(finish["ductl"]["stats"][figure].is_number()) << figure;
   EXPECT_EQ(events.back(), "[DONE]");
   EXPECT_THAT(reply.body, testing::Not(HasSubstr("usage"))); // nobody asked for it
 }
@@ -247,6 +252,26 @@ TEST_F(Api, AFailureBeforeTheFirstTextHasItsOwnStatus) {
     EXPECT_EQ(reply.error()["next"], "run ductl up");
   }
   EXPECT_EQ(get("/v1/stats").json()["requests"]["failed"], 2);
+}
+
+// What breaks the flock is the flock's state, not a fault of the request or of the engine.
+TEST_F(Api, EveryErrorThatBreaksTheFlockIs503AndAFullQueueIs429) {
+  Error error;
+  generator_.script = [&](const GenerateRequest&, const GenerateCallbacks&) -> Expected<GenerateResult> {
+    return tl::unexpected(error);
+  };
+  start();
+  for (const ErrorCode code : {ErrorCode::kAgentUnreachable, ErrorCode::kAgentRefused, ErrorCode::kAgentVersion,
+                               ErrorCode::kDuckDied, ErrorCode::kFlockEpoch}) {
+    error = {code, "the flock is broken", "duck3", "run ductl up", {}};
+    EXPECT_EQ(post(body()).status, 503) << error.code_name();
+  }
+  error = {ErrorCode::kQueueFull, "64 requests wait already", "", "try again later", {}};
+  const Reply full = post(body());
+  EXPECT_EQ(full.status, 429);
+  EXPECT_EQ(full.error()["code"], "queue_full");
+  error = {ErrorCode::kRequestValue, "stop \"queue full\" is too long", "stop", "", {}};
+  EXPECT_EQ(post(body()).status, 400);
 }
 
 TEST_F(Api, AFailureWithinAStreamEndsItWithAnErrorEvent) {
