@@ -1,4 +1,4 @@
-// The data-plane side of a duck: takes requests in, computes its slices, sends replies. One thread, run_expert_server().
+// The data-plane side of a duck: takes requests in, computes its slices, sends replies. One thread, the one in run().
 //
 // The deciding part (reassembly, duplicates, NACKs, the cached last reply) is DuckRound in agent/wire, sans-I/O; this loop
 // joins it to a Transport, the slice store and the kernels. Between slices the loop takes in frames, so that a busy duck still
@@ -15,7 +15,7 @@
 
 namespace ductl::agent {
 
-// What the control plane set up (PUT /v1/session); replaced as a whole by a newer one.
+// What the control plane set up (POST /v1/session); replaced as a whole by a newer one.
 struct DataSession {
   std::uint64_t tag = 0; // in every frame; 0 = none
   std::uint32_t epoch = 0;

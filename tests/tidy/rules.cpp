@@ -94,7 +94,7 @@ const std::vector<Library> kLibraries{
 const std::array<std::string_view, 4> kAvx2Headers{"<immintrin.h>", "<cstddef>", "<cstdint>", "<cstring>"};
 
 // Loops that do I/O and mains. What decides takes `now` as a parameter.
-const std::array<std::string_view, 16> kClockReaders{
+const std::array<std::string_view, 17> kClockReaders{
     "agent/main.cpp",                  // the process
     "agent/control_server.cpp",        // uptime
     "agent/expert_server.cpp",         // the round loop of a duck
@@ -106,11 +106,12 @@ const std::array<std::string_view, 16> kClockReaders{
     "ductl/reconcile/local_flock.cpp", // observes
     "ductl/reconcile/temporary_flock.cpp",
     "engine/main.cpp",
-    "engine/commands/",            // progress of long commands
-    "engine/moe/",                 // the host's end of a round
-    "engine/server/",              // when an answer was made, keep-alive comments
-    "engine/session/",             // what a token cost
-    "netboot/http/connection.cpp", // timeouts of sockets
+    "engine/commands/",                // progress of long commands
+    "engine/moe/host_ffn.cpp",         // what a layer cost
+    "engine/server/chat_endpoint.cpp", // when an answer was made, keep-alive comments
+    "engine/server/openai_server.cpp", // since when a model is served
+    "engine/session/generation.cpp",   // what a token cost
+    "netboot/http/connection.cpp",     // timeouts of sockets
 };
 
 } // namespace

@@ -65,6 +65,8 @@ TEST(FormRule, LengthGuardAndSwitchesAreFound) {
 TEST(ClockRule, OnlyLoopsReadClocks) {
   EXPECT_EQ(clock_complaints("ductl/reconcile/planner.cpp", "auto t = Clock::now();\n").size(), 1u);
   EXPECT_EQ(clock_complaints("weights/a.cpp", "clock_gettime(CLOCK_MONOTONIC, &t);\n").size(), 1u);
+  EXPECT_EQ(clock_complaints("engine/moe/round.cpp", "auto t = Clock::now();\n").size(), 1u);
+  EXPECT_EQ(clock_complaints("engine/session/generator.cpp", "auto t = Clock::now();\n").size(), 1u);
   EXPECT_THAT(clock_complaints("agent/main.cpp", "auto t = Clock::now();\n"), IsEmpty());
 }
 
