@@ -82,6 +82,19 @@ struct LocalFlock::Impl final : FlockHands {
     return leavers;
   }
 
+  // A client takes no answer under another name. Where an agent of this flock has the duck's address (its old self, before it was
+  // renamed, or one that it exchanged addresses with), that one answers to its own.
+  [[nodiscard]] std::optional<agent::Hello> hello_of_other(const inventory::Duck& duck, std::uint16_t control_port) const {
+    for (const std::string& name : recorded()) {
+      const auto record = power::load_record(state.run(name));
+      if (name == duck.name || !record || !power::is_running(*record)) continue;
+      inventory::Duck other = duck;
+      other.name = name;
+      if (auto hello = client(other, control_port).hello()) return std::move(*hello);
+    }
+    return std::nullopt;
+  }
+
   [[nodiscard]] ObservedDuck observe_duck(std::size_t number, bool compare) {
     const inventory::Duck& duck = flock.ducks[number];
     ObservedDuck seen{.name = duck.name, .seen = Clock::now(), .power = power->state(duck)};
@@ -92,6 +105,9 @@ struct LocalFlock::Impl final : FlockHands {
     }
     agent::ControlClient agent = client(duck, seen.control_port);
     auto hello = agent.hello();
+    if (!hello && hello.error().code == ErrorCode::kAgentRefused) {
+      if (auto other = hello_of_other(duck, seen.control_port)) hello = std::move(*other);
+    }
     if (!hello) {
       seen.hello_error = std::move(hello.error());
       return seen;
