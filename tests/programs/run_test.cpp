@@ -1,0 +1,68 @@
+// `ductl run`: where the prompt comes from, what is sent, what is written where.
+#include "tests/programs/fake_engine.hpp"
+
+#include <gmock/gmock.h>
+
+namespace ductl::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Run, StdoutHasTheAnswerAndStderrTheRest) {
+  const FakeEngine engine;
+  const ProgramResult result = engine.ductl({"run", "hi"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "echo: hi\n");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("inventory: "), HasSubstr("time 1.25s")));
+}
+
+TEST(Run, APromptOfStdin) {
+  const FakeEngine engine;
+  EXPECT_EQ(engine.ductl({"run", "-", "--system", "be brief"}, "two\nlines\n").status, 0);
+  EXPECT_EQ(engine.last_message(), "two\nlines\n");
+  EXPECT_EQ(engine.requests().back().at("messages")[0].at("content"), "be brief");
+  EXPECT_EQ(engine.ductl({"run", "-"}, "").status, 64); // nothing asked
+}
+
+TEST(Run, AnUnquotedPromptHintsAtQuotes) {
+  const FakeEngine engine;
+  const ProgramResult result = engine.ductl({"run", "What", "is", "this?"});
+  EXPECT_EQ(result.status, 64);
+  EXPECT_THAT(result.err, HasSubstr("in quotes"));
+  EXPECT_TRUE(engine.requests().empty());
+}
+
+TEST(Run, APromptThatBeginsWithADashStandsAfterTwo) {
+  const FakeEngine engine;
+  const ProgramResult wrong = engine.ductl({"run", "-v means what?"});
+  EXPECT_EQ(wrong.status, 64);
+  EXPECT_THAT(wrong.err, HasSubstr("ductl run -- "));
+  const ProgramResult right = engine.ductl({"run", "--temperature", "0.5", "--", "-v means what?"});
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_EQ(engine.last_message(), "-v means what?");
+  EXPECT_EQ(engine.requests().back().at("temperature"), 0.5);
+}
+
+TEST(Run, AsJson) {
+  const FakeEngine engine;
+  const auto document = nlohmann::json::parse(engine.ductl({"run", "hi", "-o", "json"}).out);
+  EXPECT_EQ(document.at("schema"), "ductl/run/v1");
+  EXPECT_EQ(document.at("answer"), "echo: hi");
+  EXPECT_EQ(document.at("finish_reason"), "stop");
+  EXPECT_EQ(document.at("usage").at("prompt_tokens"), 5);
+  EXPECT_EQ(document.at("usage").at("completion_tokens"), 2);
+  EXPECT_EQ(document.at("stats_line"), "time 1.25s");
+}
+
+TEST(Run, WithoutAnEngineNothingIsOnStdoutAndTheNextStepIsNamed) {
+  FakeEngine engine;
+  engine.leave();
+  const ProgramResult result = engine.ductl({"run", "hi"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("ductl up"));
+}
+
+} // namespace
+} // namespace ductl::test
