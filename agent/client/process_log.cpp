@@ -14,7 +14,12 @@ constexpr std::size_t kFileBytes = 4u << 20, kOlderFiles = 4; // five with the c
 
 Expected<void> start_log(const std::filesystem::path& file) {
   try {
-    auto logger = spdlog::rotating_logger_mt("process:" + file.string(), file.string(), kFileBytes, kOlderFiles);
+    const std::string name = "process:" + file.string();
+    if (auto open = spdlog::get(name)) { // asked for twice
+      spdlog::set_default_logger(std::move(open));
+      return {};
+    }
+    auto logger = spdlog::rotating_logger_mt(name, file.string(), kFileBytes, kOlderFiles);
     logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
     logger->flush_on(spdlog::level::info); // few lines; the last ones matter most
     spdlog::set_default_logger(std::move(logger));

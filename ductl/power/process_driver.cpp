@@ -63,13 +63,17 @@ private:
   }
 
   [[nodiscard]] LaunchSpec spec(const inventory::Duck& duck) const {
-    return {.program = options_.agent_program,
-            .arguments = {"--name", duck.name, "--flock", options_.flock, "--address", inventory::to_string(duck.address),
-                          "--control-port", std::to_string(options_.ports.control), "--data-port",
-                          std::to_string(options_.ports.data), "--key-fd", std::to_string(kSecretDescriptor), "--log",
-                          options_.state.log(duck.name).string(), "--ready-fd", std::to_string(kReadyDescriptor)},
-            .secret = options_.flock_key,
-            .output = output(duck)};
+    LaunchSpec spec{.program = options_.agent_program,
+                    .arguments = {"--name", duck.name, "--flock", options_.flock, "--address", inventory::to_string(duck.address),
+                                  "--control-port", std::to_string(options_.ports.control), "--data-port",
+                                  std::to_string(options_.ports.data), "--key-fd", std::to_string(kSecretDescriptor), "--log",
+                                  options_.state.log(duck.name).string(), "--ready-fd", std::to_string(kReadyDescriptor)},
+                    .secret = options_.flock_key,
+                    .output = output(duck)};
+    if (duck.memory_bytes != 0) {
+      spec.arguments.insert(spec.arguments.end(), {"--memory-limit", std::to_string(duck.memory_bytes)});
+    }
+    return spec;
   }
 
   ProcessDriverOptions options_;

@@ -18,6 +18,8 @@ enum class Goal {
 struct DesiredDuck {
   std::string name;
   std::uint64_t slices = 0, bytes = 0; // that the placement gives it
+  int cores = 0;                       // that the inventory expects; 0 = not said
+  std::uint64_t memory_bytes = 0;      // likewise
 };
 
 struct Desired {

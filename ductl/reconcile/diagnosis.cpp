@@ -67,6 +67,28 @@ DuckDiagnosis diagnose_answering(const Desired& desired, const Observed& observe
   return result;
 }
 
+// What an agent tells of its machine, beside what the inventory expects; "" = nothing is short.
+std::string shortage(const DesiredDuck& wanted, const agent::Hello& hello) {
+  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+  std::string text;
+  if (wanted.cores != 0 && hello.cores != wanted.cores)
+    text = fmt::format("has {} cores, expected {}", hello.cores, wanted.cores);
+  if (hello.memory_bytes < wanted.memory_bytes) {
+    text += fmt::format("{}has {:.2f} GiB of memory, expected {:.2f}", text.empty() ? "" : "; ",
+                        static_cast<double>(hello.memory_bytes) / kGib, static_cast<double>(wanted.memory_bytes) / kGib);
+  }
+  return text;
+}
+
+// It says more than it changes: a duck that is not what it should be serves all the same.
+void note_shortage(const DesiredDuck& wanted, const agent::Hello& hello, DuckDiagnosis& result) {
+  if (result.stage == Stage::Off) return; // somebody else's agent
+  const std::string text = shortage(wanted, hello);
+  if (text.empty()) return;
+  result.reason += result.reason.empty() ? text : "; " + text;
+  if (result.next.empty()) result.next = "repair the duck, or say in the inventory what it has";
+}
+
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -100,6 +122,7 @@ Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::
         contains(serving_ducks, duck.name) && duck.hello && session != 0 && duck.hello->session_tag == session;
     result.ducks.push_back(duck.hello ? diagnose_answering(desired, observed, i, engine_well && in_session)
                                       : diagnose_silent(duck));
+    if (duck.hello) note_shortage(desired.ducks[i], *duck.hello, result.ducks.back());
     if (contains(serving_ducks, duck.name) && !in_session) lost.push_back(duck.name);
   }
   result.serving = engine_well && lost.empty() && !serving_ducks.empty();

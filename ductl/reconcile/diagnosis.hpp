@@ -19,7 +19,7 @@ struct DuckDiagnosis {
   std::string name;
   Stage stage = Stage::Off;
   std::optional<WallTime> since = {}; // when the duck was first seen in this stage
-  std::string reason = {};            // why not further; "" when serving
+  std::string reason = {};            // why not further, and what it lacks of what the inventory expects; "" = neither
   std::string next = {};              // the next step for a person
 };
 

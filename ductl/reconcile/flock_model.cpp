@@ -142,7 +142,11 @@ Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Go
                   .serving = serving_of(flock)};
   for (std::size_t i = 0; i < flock.ducks.size(); ++i) {
     const std::uint64_t slices = model.placement.slices_of(static_cast<int>(i)).size();
-    desired.ducks.push_back({.name = flock.ducks[i].name, .slices = slices, .bytes = slices * model.manifest.layout.bytes});
+    desired.ducks.push_back({.name = flock.ducks[i].name,
+                             .slices = slices,
+                             .bytes = slices * model.manifest.layout.bytes,
+                             .cores = flock.ducks[i].cores,
+                             .memory_bytes = flock.ducks[i].memory_bytes});
     desired.serving.slices_total += slices;
   }
   desired.serving.model_source = model.source;
@@ -167,7 +171,10 @@ Desired remembered_state(const inventory::Flock& flock, const agent::StateFolder
     }
     for (std::size_t i = 0; i < counts.size(); ++i) slices[placement->ducks[i]] = counts[i];
   }
-  for (const inventory::Duck& duck : flock.ducks) desired.ducks.push_back({.name = duck.name, .slices = slices[duck.name]});
+  for (const inventory::Duck& duck : flock.ducks) {
+    desired.ducks.push_back(
+        {.name = duck.name, .slices = slices[duck.name], .cores = duck.cores, .memory_bytes = duck.memory_bytes});
+  }
   return desired;
 }
 

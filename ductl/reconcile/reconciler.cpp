@@ -4,10 +4,13 @@
 #include <atomic>
 #include <fmt/format.h>
 #include <mutex>
+#include <semaphore>
 #include <thread>
 
 namespace ductl::reconcile {
 namespace {
+
+using Turns = std::counting_semaphore<>;
 
 class Pass {
 public:
@@ -51,12 +54,22 @@ private:
       }
     };
     std::vector<std::jthread> threads;
-    const std::size_t count = std::min(by_duck.size(), static_cast<std::size_t>(std::max(1, options_.threads)));
+    const int most = std::max(1, options_.booting_max) + std::max(1, options_.filling_max);
+    const std::size_t count = std::min(by_duck.size(), static_cast<std::size_t>(most));
     for (std::size_t i = 1; i < count; ++i) threads.emplace_back(work);
     work();
   }
 
+  // Booting and filling have limits of their own: a thread waits here for its turn.
   bool act(const Action& action, bool counts) {
+    Turns& turns = action.kind == ActionKind::Fill ? filling_ : booting_;
+    turns.acquire();
+    const bool done = act_now(action, counts);
+    turns.release();
+    return done;
+  }
+
+  bool act_now(const Action& action, bool counts) {
     if (options_.interrupted()) {
       const std::lock_guard lock(mutex_);
       if (!std::exchange(interrupted_, true)) {
@@ -85,6 +98,7 @@ private:
   const Desired& desired_;
   const ReconcileOptions& options_;
   ReconcileReport& report_;
+  Turns booting_{std::max(1, options_.booting_max)}, filling_{std::max(1, options_.filling_max)};
   std::mutex mutex_; // report_, the callbacks
   bool interrupted_ = false;
 };

@@ -17,8 +17,8 @@ public:
 };
 
 struct ReconcileOptions {
-  int passes_max = 4; // a flock that still asks for actions after so many passes does not settle
-  int threads = 8;    // ducks worked on at once
+  int passes_max = 4;                   // a flock that still asks for actions after so many passes does not settle
+  int booting_max = 4, filling_max = 4; // ducks at once: started or stopped, sent slices
   std::function<bool()> interrupted = [] { return false; }; // asked between actions, from any thread
   // Asked once, before the first action of all; its error ends the loop with nothing done.
   std::function<Expected<void>(const Plan&, const Observed&)> check = [](const Plan&, const Observed&) {

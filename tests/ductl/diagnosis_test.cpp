@@ -90,6 +90,23 @@ TEST_F(DiagnosisTest, KnowsADuckOfThisFlockInAnothersPlace) {
   EXPECT_EQ(result.ducks[1].next, "run `ductl up`");
 }
 
+TEST_F(DiagnosisTest, SaysWhatADuckLacksOfWhatTheInventoryExpects) {
+  raise();
+  desired.ducks[1].cores = 4;
+  desired.ducks[1].memory_bytes = 32ull << 30;
+  Observed observed = flock.observe(desired);
+  observed.ducks[1].hello->cores = 2;
+  observed.ducks[1].hello->memory_bytes = 16ull << 30;
+  const Diagnosis result = diagnose(desired, observed, serving_ducks);
+  EXPECT_EQ(result.ducks[1].stage, Stage::Serving);
+  EXPECT_EQ(result.ducks[1].reason, "has 2 cores, expected 4; has 16.00 GiB of memory, expected 32.00");
+  EXPECT_THAT(result.ducks[1].next, HasSubstr("inventory"));
+  EXPECT_THAT(result.ducks[0].reason, IsEmpty());
+  observed.ducks[1].hello->cores = 4;
+  observed.ducks[1].hello->memory_bytes = 33ull << 30;
+  EXPECT_THAT(diagnose(desired, observed, serving_ducks).ducks[1].reason, IsEmpty());
+}
+
 TEST_F(DiagnosisTest, RemembersSinceWhenADuckIsInItsStage) {
   const WallTime early{std::chrono::seconds(1000)}, late{std::chrono::seconds(2000)};
   Diagnosis first = look();

@@ -78,7 +78,7 @@ TEST(Reconcile, FinishesTheRunningActionAndStopsWhenInterrupted) {
   SimulatedFlock flock(kDucks);
   std::atomic<bool> interrupted = false;
   ReconcileOptions options;
-  options.threads = 1;
+  options.booting_max = options.filling_max = 1;
   options.interrupted = [&] { return interrupted.load(); };
   options.on_begin = [&](const Action& action) { interrupted = action.kind == ActionKind::Fill && action.duck == "duck1"; };
   const Desired desired = SimulatedFlock::desired(kDucks);
@@ -90,6 +90,26 @@ TEST(Reconcile, FinishesTheRunningActionAndStopsWhenInterrupted) {
   EXPECT_FALSE(flock.ducks[2].on);
   interrupted = false;
   EXPECT_TRUE(reconcile(flock, desired, {}).converged());
+}
+
+TEST(Reconcile, BootsAndFillsNoMoreDucksAtOnceThanAllowed) {
+  SimulatedFlock flock(kDucks);
+  std::atomic<int> booting = 0, filling = 0, booting_most = 0, filling_most = 0;
+  ReconcileOptions options;
+  options.booting_max = 1;
+  options.filling_max = 3;
+  options.on_begin = [&](const Action& action) { // one at a time, so that the largest needs no exchange
+    const bool fill = action.kind == ActionKind::Fill;
+    if (const int now = ++(fill ? filling : booting); now > (fill ? filling_most : booting_most)) {
+      (fill ? filling_most : booting_most) = now;
+    }
+  };
+  options.on_end = [&](const Action& action, const Expected<std::uint64_t>&) {
+    --(action.kind == ActionKind::Fill ? filling : booting);
+  };
+  EXPECT_TRUE(reconcile(flock, SimulatedFlock::desired(kDucks), options).converged());
+  EXPECT_EQ(booting_most, 1);
+  EXPECT_LE(filling_most, 3);
 }
 
 TEST(Reconcile, DoesNothingAtAllWhileAStrangerSitsOnADucksPort) {
@@ -164,7 +184,7 @@ TEST_P(ReconcileSeeds, SettlesOnceMisfortunesEndAndThenDoesNothing) {
       if (misfortune.chance(15)) misfortune.strike(flock);
     };
     ReconcileOptions one_thread; // the order of events is the seed's alone
-    one_thread.threads = 1;
+    one_thread.booting_max = one_thread.filling_max = 1;
     for (int commands = 0; commands < 6; ++commands) {
       (void)reconcile(flock, desired, one_thread); // may fail: that is the point
       misfortune.strike(flock);
