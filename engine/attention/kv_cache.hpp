@@ -25,6 +25,7 @@ public:
   [[nodiscard]] float* keys(int layer, int head) { return row_of(layer, 0, head); }
   [[nodiscard]] float* values(int layer, int head) { return latent_ ? row_of(layer, 0, head) : row_of(layer, 1, head); }
   [[nodiscard]] int row_floats() const { return row_floats_; }
+  [[nodiscard]] int heads() const { return heads_; } // of a layer
 
 private:
   CpuKvCache() = default;

@@ -1,8 +1,12 @@
 #include "engine/attention/cpu_backend.hpp"
+#include "engine/attention/kv_cache.hpp"
 #include "engine/lanes/forward.hpp"
 #include "engine/moe/host_ffn.hpp"
 #include "tests/support/tiny_checkpoint.hpp"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -26,12 +30,61 @@ std::vector<int> random_ids(int count, int vocab) {
   return ids;
 }
 
+// FFNs take at most 64 tokens at a time; this one takes a whole prompt and gives it on in parts, so that attention sees it whole.
+class WholePromptFfn final : public Ffn {
+public:
+  WholePromptFfn(Ffn& inner, int hidden) : inner_(inner), hidden_(std::size_t(hidden)) {}
+  [[nodiscard]] int tokens_max() const override { return 1 << 16; }
+  [[nodiscard]] Expected<void> start(const FfnRequest& request) override {
+    sum_.resize(std::size_t(request.tokens) * hidden_);
+    for (int begin = 0; begin < request.tokens; begin += inner_.tokens_max()) {
+      FfnRequest part = request;
+      part.tokens = std::min(inner_.tokens_max(), request.tokens - begin);
+      part.x = request.x.subspan(std::size_t(begin) * hidden_, std::size_t(part.tokens) * hidden_);
+      part.experts = request.experts.subspan(std::size_t(begin), std::size_t(part.tokens));
+      if (auto started = inner_.start(part); !started) return started;
+      const auto to = std::span(sum_).subspan(std::size_t(begin) * hidden_, std::size_t(part.tokens) * hidden_);
+      if (auto done = inner_.finish(request.lane, to); !done) return tl::unexpected(done.error());
+    }
+    return {};
+  }
+  [[nodiscard]] Expected<RoundTimes> finish(int, std::span<float> y) override {
+    std::copy(sum_.begin(), sum_.end(), y.begin());
+    return RoundTimes{};
+  }
+
+private:
+  Ffn& inner_;
+  std::size_t hidden_;
+  std::vector<float> sum_;
+};
+
+std::vector<std::uint32_t> bits_of(std::span<const float> values) {
+  std::vector<std::uint32_t> bits(values.size());
+  std::transform(values.begin(), values.end(), bits.begin(), [](float value) { return std::bit_cast<std::uint32_t>(value); });
+  return bits;
+}
+
+// Every key and value that the cache holds.
+std::vector<std::uint32_t> cache_bits(KvCache& cache, int layers) {
+  auto& cpu = static_cast<CpuKvCache&>(cache);
+  const auto floats = std::size_t(cpu.length()) * std::size_t(cpu.row_floats());
+  std::vector<std::uint32_t> all;
+  for (int layer = 0; layer < layers; ++layer)
+    for (int head = 0; head < cpu.heads(); ++head)
+      for (const float* rows : {cpu.keys(layer, head), cpu.values(layer, head)}) {
+        const auto bits = bits_of({rows, floats});
+        all.insert(all.end(), bits.begin(), bits.end());
+      }
+  return all;
+}
+
 // A checkpoint on disk and all that runs it.
 struct Engine {
   test::TempFolder folder;
   std::unique_ptr<weights::Checkpoint> checkpoint;
   std::unique_ptr<AttentionBackend> backend;
-  std::unique_ptr<Ffn> ffn;
+  std::unique_ptr<Ffn> ffn, whole_ffn;
   std::unique_ptr<Router> router;
   std::unique_ptr<Forward> forward;
 
@@ -40,8 +93,9 @@ struct Engine {
     checkpoint = must(weights::open_checkpoint(folder.path().string()));
     backend = must(make_cpu_backend(*checkpoint, options));
     ffn = must(make_host_ffn(*checkpoint, options.threads));
+    whole_ffn = std::make_unique<WholePromptFfn>(*ffn, checkpoint->config().hidden);
     router = std::make_unique<Router>(must(Router::load(*checkpoint)));
-    forward = std::make_unique<Forward>(*backend, *ffn, *router, checkpoint->config());
+    forward = std::make_unique<Forward>(*backend, *whole_ffn, *router, checkpoint->config());
   }
 
   // Logits of every one of `ids`, behind what the cache holds.
@@ -90,13 +144,40 @@ std::vector<TinyModel> families() {
 class Families : public testing::TestWithParam<TinyModel> {};
 
 TEST_P(Families, LogitsHaveTheSameBitsForAnyChunksAndThreads) {
-  const std::vector<int> ids = random_ids(90, GetParam().vocab);
-  Engine one(GetParam(), {.threads = 1, .tokens_max = 128});
-  const std::vector<float> expected = one.run(ids, 64);
-  for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
-  for (const int chunk : {1, 7, 33}) EXPECT_EQ(one.run(ids, chunk), expected) << "chunks of " << chunk;
-  Engine three(GetParam(), {.threads = 3, .tokens_max = 64});
-  for (const int chunk : {1, 7, 64}) EXPECT_EQ(three.run(ids, chunk), expected) << "3 threads, chunks of " << chunk;
+  constexpr int kWhole = 90;
+  const std::vector<int> ids = random_ids(kWhole, GetParam().vocab);
+  std::vector<std::uint32_t> logits, keys_and_values;
+  for (const int threads : {1, 3}) {
+    Engine engine(GetParam(), {.threads = threads, .tokens_max = 128});
+    for (const int chunk : {kWhole, 1, 7, 33, 64}) {
+      SCOPED_TRACE(testing::Message() << threads << " threads, chunks of " << chunk);
+      const auto cache = must(engine.backend->make_cache(kWhole));
+      const std::vector<float> rows = engine.run(*cache, ids, chunk);
+      if (logits.empty()) {
+        for (const float logit : rows) ASSERT_TRUE(std::isfinite(logit));
+        logits = bits_of(rows);
+        keys_and_values = cache_bits(*cache, GetParam().layers);
+      }
+      EXPECT_EQ(bits_of(rows), logits);
+      EXPECT_EQ(cache_bits(*cache, GetParam().layers), keys_and_values);
+    }
+  }
+}
+
+// Two turns: the first prefilled, an answer decoded token by token, the second prefilled behind them.
+TEST_P(Families, ASecondTurnHasTheBitsOfOnePrompt) {
+  constexpr int kWhole = 90;
+  const std::vector<int> ids = random_ids(kWhole, GetParam().vocab);
+  Engine engine(GetParam(), {.threads = 2, .tokens_max = 128});
+  const auto at_once = must(engine.backend->make_cache(kWhole)), in_turns = must(engine.backend->make_cache(128));
+  const std::vector<float> expected = engine.run(*at_once, ids, kWhole);
+  std::vector<float> rows = engine.run(*in_turns, std::span(ids).first(41), 41);
+  for (const auto& [begin, count, chunk] : {std::array{41, 9, 1}, std::array{50, 40, 64}}) {
+    const auto more = engine.run(*in_turns, std::span(ids).subspan(std::size_t(begin), std::size_t(count)), chunk);
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(bits_of(rows), bits_of(expected));
+  EXPECT_EQ(cache_bits(*in_turns, GetParam().layers), cache_bits(*at_once, GetParam().layers));
 }
 
 TEST_P(Families, ARollbackLeavesNoTrace) {

@@ -51,11 +51,12 @@ TEST_P(Golden, Bf16HiddenThrough3Ducks) {
 }
 
 TEST_P(Golden, SameBitsForAnyDucksChunksAndThreads) {
-  const std::vector<int>& ids = golden_.prompts.at(2).ids;
+  const std::vector<int>& ids = golden_.prompts.at(3).ids;
+  ASSERT_EQ(ids.size(), 90u);
   std::vector<std::vector<float>> first;
   for (const int ducks : {1, 4, 31}) {
     InProcessFlock flock(*golden_.checkpoint, {.ducks = ducks});
-    for (const int chunk : {1, 7, 64}) {
+    for (const int chunk : {1, 7, 64, static_cast<int>(ids.size())}) {
       const auto rows = run_engine(*golden_.checkpoint, flock.ffn(), ids, chunk, chunk == 7 ? 1 : 2);
       if (first.empty()) first = rows;
       EXPECT_EQ(rows, first) << ducks << " ducks, chunks of " << chunk;
