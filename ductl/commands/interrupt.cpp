@@ -34,7 +34,8 @@ InterruptWatch::InterruptWatch(SecondSignal second) {
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+    const bool no_hangup = kSignals[i] == SIGHUP && before[i].sa_handler == SIG_IGN; // started by nohup
+    if (!no_hangup) sigaction(kSignals[i], &action, nullptr);
   }
 }
 

@@ -11,9 +11,8 @@ enum class SecondSignal {
   Ignored // for loops that always answer the first one, and that must put things back in order: a terminal, a temporary flock
 };
 
-// While one lives, the first of these signals is only remembered; one that was ignored before (nohup) stays so. The handlers of
-// before come back afterwards.
-// One at a time, on the main thread.
+// While one lives, the first of these signals is only remembered; a SIGHUP that was ignored before (nohup) stays so. The handlers
+// of before come back afterwards. One at a time, on the main thread.
 class InterruptWatch {
 public:
   explicit InterruptWatch(SecondSignal second = SecondSignal::Ends);
