@@ -1,8 +1,10 @@
 // duck-engine's own commands, run as a program on a small checkpoint with the FFNs in process.
 #include "tests/support/program.hpp"
 #include "tests/support/tiny_checkpoint.hpp"
+#include "tests/tokenizer/tiny_tokenizer.hpp"
 
 #include <cmath>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -64,6 +66,49 @@ TEST_F(DuckEngine, ids_and_words_that_do_not_fit_are_refused_with_the_next_step)
   expect_refused(model("logits", {"--state", folder_.path().string(), "--ids", "1"}), 1, "serving.json");
   expect_refused(model("guess", {}), 64, "\"model guess\" is not known");
   expect_refused(test::run_program({"duck-engine", "serve"}), 64, "--state is missing");
+}
+
+TEST_F(DuckEngine, perplexity_takes_windows_as_long_as_the_model_allows) {
+  const test::TempFolder folder;
+  test::TinyModel tiny;
+  tiny.vocab = 260;
+  tiny.max_position = 48;
+  test::write_tiny_checkpoint(tiny, folder.path());
+  std::ofstream(folder.path() / "tokenizer.json") << TinyTokenizer{}.json();
+  const auto perplexity = [&](int bytes) {
+    const std::string text = (folder.path() / "text").string();
+    std::ofstream(text, std::ios::trunc) << std::string(static_cast<std::size_t>(bytes), 'a');
+    return test::run_program({"duck-engine", "model", "perplexity", folder.path().string(), "--no-ducks", "--text", text});
+  };
+  for (const auto& [bytes, scored] : {std::pair(2, 1), std::pair(30, 29), std::pair(48, 47), std::pair(100, 47 + 47 + 3)}) {
+    const auto result = perplexity(bytes);
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(json::parse(result.out).at("tokens"), scored) << bytes << " bytes";
+    EXPECT_GT(json::parse(result.out).at("perplexity").get<double>(), 1);
+  }
+  expect_refused(perplexity(1), 1, "fewer than two tokens");
+}
+
+TEST_F(DuckEngine, more_ids_than_positions_are_refused_without_naming_a_setting_of_the_flock) {
+  std::string ids = "1";
+  for (int i = 0; i < 4096; ++i) ids += ",1";
+  const auto result = model("logits", {"--no-ducks", "--ids", ids});
+  expect_refused(result, 1, "4097");
+  EXPECT_THAT(result.err, HasSubstr("at most 4096 ids"));
+  EXPECT_THAT(result.err, testing::Not(HasSubstr("engine.context_length")));
+}
+
+TEST_F(DuckEngine, check_finds_what_serve_would_refuse) {
+  const auto check = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"duck-engine", "check", "--model", folder_.path().string(), "--state", folder_.path().string()});
+    return test::run_program(words);
+  };
+  expect_refused(check({}), 1, "tokenizer.json");
+  expect_refused(check({"--context", "4097"}), 1, "4097");
+  expect_refused(check({"--api-address", "0.0.0.0"}), 1, "without a key");
+  expect_refused(check({"--api-port", "70000"}), 64, "--api-port");
+  expect_refused(check({"--api-address", "here"}), 64, "expected an IPv4 address");
+  expect_refused(test::run_program({"duck-engine", "check"}), 64, "--model is missing");
 }
 
 TEST_F(DuckEngine, show_says_sizes_and_memory_as_json_too) {
