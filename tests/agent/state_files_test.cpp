@@ -186,5 +186,25 @@ TEST(ProcessLog, WritesLinesAndTellsTheTail) {
   EXPECT_FALSE(start_log(file / "below-a-file"));
 }
 
+TEST(ProcessLog, GoesOnInANewFileAfterFourMebibytes) {
+  const test::TempFolder folder;
+  const auto before = spdlog::default_logger();
+  const auto file = folder.path() / "process.log", older = folder.path() / "process.1.log";
+  ASSERT_TRUE(start_log(file));
+  const std::string line(1000, 'x');
+  for (int i = 0; i < 4300; ++i) spdlog::info("{} {}", i, line); // a little more than 4 MiB
+  spdlog::set_default_logger(before);
+  ASSERT_TRUE(std::filesystem::exists(older));
+  EXPECT_LE(std::filesystem::file_size(older), 4u << 20);
+  EXPECT_GT(std::filesystem::file_size(older), (4u << 20) - 2000);
+  EXPECT_THAT(text_of(older), HasSubstr(" info 0 x"));
+  const std::string newest = text_of(file);
+  EXPECT_LT(newest.size(), 1u << 20);
+  EXPECT_THAT(newest, HasSubstr(" info 4299 x")); // the last line is in the file that is named
+  EXPECT_EQ(*log_tail(file, 4 << 20), newest);
+  EXPECT_TRUE(start_log(file)) << "twice in one process is no error";
+  spdlog::set_default_logger(before);
+}
+
 } // namespace
 } // namespace ductl::agent

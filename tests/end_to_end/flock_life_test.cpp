@@ -104,7 +104,8 @@ TEST(FlockLife, ADuckThatDiesWhileDecodingEndsTheAnswerAndUpBringsItBack) {
     const auto killed = std::chrono::steady_clock::now();
     const ProgramResult result = answer.wait();
     EXPECT_NE(result.status, 0);
-    EXPECT_THAT(result.err, AllOf(HasSubstr("duck02"), HasSubstr("layer")));
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr("duck02"), HasSubstr("layer"), HasSubstr((flock.state() / "log/duck02.log").string())));
     EXPECT_LT(std::chrono::steady_clock::now() - killed, 1000ms + 1000ms + 500ms); // the last for the programs' own ends
   }
   const auto status = flock.json({"status", "-o", "json"}, 4);
@@ -147,17 +148,80 @@ TEST(FlockLife, AnotherDuckInTheInventoryTakesOnlyItsShare) {
   EXPECT_EQ(flock.ductl({"status"}).status, 0);
 }
 
-TEST(FlockLife, AnInterruptedUpIsGoneOnWithByTheNext) {
+TEST(FlockLife, ADuckThatLeavesTheInventoryIsStoppedAndOnlyItsSlicesMove) {
   TinyFlock flock;
-  {
-    RunningProgram up(flock.argv({"up"}), flock.options());
-    for (int i = 0; i < 2000 && flock.pid_of("duck01") == 0; ++i) std::this_thread::sleep_for(1ms);
-    up.signal(SIGINT);
-    const ProgramResult result = up.wait();
-    EXPECT_THAT(result.status, ::testing::AnyOf(130, 0)) << result.err; // 0: it was done already
-  }
-  EXPECT_EQ(flock.ductl({"up"}).status, 0);
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  flock.write_inventory({.ducks = 2});
+  EXPECT_THAT(flock.ductl({"plan"}).out, HasSubstr("- stop duck03 (is not in the inventory)"));
+  const auto up = flock.json({"up", "-o", "json"});
+  EXPECT_EQ(up.at("bytes_sent"), kTinyLayers * kTinySlicesEach / 3 * kSliceBytes);
+  EXPECT_EQ(flock.pid_of("duck03"), 0);
+  EXPECT_EQ(flock.processes().size(), 3u);
   EXPECT_EQ(flock.ductl({"status"}).status, 0);
+  EXPECT_EQ(flock.json({"up", "-o", "json"}).at("actions"), 0);
+  EXPECT_EQ(flock.ductl({"down"}).status, 0);
+  EXPECT_THAT(flock.processes(), IsEmpty());
+}
+
+TEST(FlockLife, ARenamedDuckTakesThePlaceOfItsOldSelf) {
+  TinyFlock flock;
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  flock.write_inventory({.names = "duck[01-02,09]"});
+  EXPECT_EQ(flock.ductl({"status"}).status, 3); // the engine serves with the old self
+  const auto up = flock.json({"up", "-o", "json"});
+  EXPECT_EQ(up.at("bytes_sent"), kTinyLayers * kTinySlicesEach / 3 * kSliceBytes);
+  EXPECT_EQ(flock.pid_of("duck03"), 0);
+  EXPECT_GT(flock.pid_of("duck09"), 0);
+  EXPECT_EQ(flock.processes().size(), 4u);
+  EXPECT_EQ(flock.ductl({"down"}).status, 0);
+  EXPECT_THAT(flock.processes(), IsEmpty());
+}
+
+TEST(FlockLife, DownStopsDucksThatLeftTheInventoryToo) {
+  TinyFlock flock;
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  flock.write_inventory({.ducks = 1});
+  EXPECT_THAT(flock.ductl({"down"}).err,
+              AllOf(HasSubstr("- stop duck01"), HasSubstr("- stop duck02"), HasSubstr("- stop duck03")));
+  EXPECT_THAT(flock.processes(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(flock.state() / "run"));
+}
+
+TEST(FlockLife, ARebuiltProgramIsRestartedByTheNextUp) {
+  TinyFlock flock({.ducks = 2});
+  const OwnPrograms programs(flock);
+  ASSERT_EQ(programs.ductl({"up"}).status, 0);
+  EXPECT_EQ(programs.json({"up", "-o", "json"}).at("actions"), 0);
+  programs.rebuild("duck-engine");
+  const auto engine = programs.json({"up", "-o", "json"});
+  EXPECT_EQ(engine.at("actions"), 1);
+  EXPECT_EQ(engine.at("bytes_sent"), 0);
+  programs.rebuild("duck-agent");
+  EXPECT_THAT(programs.ductl({"plan"}).out, HasSubstr("~ restart duck02 (the program was rebuilt)"));
+  EXPECT_EQ(programs.json({"up", "-o", "json"}).at("actions"), 5); // two ducks restarted and filled, the engine
+  EXPECT_EQ(programs.json({"up", "-o", "json"}).at("actions"), 0);
+}
+
+TEST(FlockLife, AnInterruptedUpFinishesWhatItBeganAndTheNextGoesOn) {
+  TinyFlock flock;
+  const OwnPrograms programs(flock);
+  const std::filesystem::path go = programs.hold("duck-agent"); // no agent is ready before this file is there
+  {
+    RunningProgram up(programs.argv({"up"}), flock.options());
+    for (int i = 0; i < 10000 && flock.pid_of("duck01") == 0; ++i) std::this_thread::sleep_for(1ms);
+    ASSERT_GT(flock.pid_of("duck01"), 0);
+    up.signal(SIGINT);
+    std::ofstream{go};
+    const ProgramResult result = up.wait();
+    EXPECT_EQ(result.status, 130) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("interrupted"));
+  }
+  EXPECT_EQ(flock.pid_of("duck-engine"), 0);
+  const int first = flock.pid_of("duck01");
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(programs.ductl({"up"}).status, 0);
+  EXPECT_EQ(flock.pid_of("duck01"), first);
+  EXPECT_EQ(programs.ductl({"status"}).status, 0);
 }
 
 TEST(FlockLife, WithAnApiKeyOnlyThoseWhoHaveItAreAnswered) {
@@ -173,6 +237,57 @@ TEST(FlockLife, WithAnApiKeyOnlyThoseWhoHaveItAreAnswered) {
   const ProgramResult refused = run_program(flock.argv({"run", "hello", "--max-tokens", "4"}), stranger);
   EXPECT_EQ(refused.status, 1);
   EXPECT_THAT(refused.out, IsEmpty());
+}
+
+TEST(FlockLife, TwoFlocksOfOneMachineNeverHearEachOther) {
+  TinyFlock first({.ducks = 3}), second({.ducks = 2});
+  write_tiny_model(second.model(), 2);
+  const std::vector<std::string> ask{"run", "--max-tokens", "64", "--temperature", "0", "hello"};
+  const auto alone = [&](const TinyFlock& flock) {
+    EXPECT_EQ(flock.ductl({"up"}).status, 0);
+    const ProgramResult answer = flock.ductl(ask);
+    EXPECT_EQ(answer.status, 0) << answer.err;
+    return answer.out;
+  };
+  const std::string first_alone = alone(first);
+  ASSERT_EQ(first.ductl({"down"}).status, 0);
+  const std::string second_alone = alone(second);
+  ASSERT_EQ(first.ductl({"up"}).status, 0);
+  {
+    RunningProgram a(first.argv(ask), first.options()), b(second.argv(ask), second.options());
+    EXPECT_EQ(a.wait().out, first_alone);
+    EXPECT_EQ(b.wait().out, second_alone);
+  }
+  EXPECT_NE(first_alone, second_alone);
+  for (const TinyFlock* flock : {&first, &second}) {
+    const auto status = flock->json({"status", "-o", "json"});
+    for (const auto& duck : status.at("ducks")) {
+      EXPECT_GT(duck.at("rounds"), 0);
+      EXPECT_EQ(duck.at("frames").at("foreign"), 0);
+    }
+  }
+}
+
+TEST(FlockLife, ADuckHoldsNoMoreThanItsMemoryAndSaysWhatItLacks) {
+  TinyFlock flock({.ducks = 2, .ducks_toml = "memory_gib = 0.5\ncores = 1000"});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  const auto status = flock.json({"status", "-o", "json"});
+  for (const auto& duck : status.at("ducks")) {
+    EXPECT_EQ(duck.at("memory_bytes"), 512u << 20);
+    EXPECT_EQ(duck.at("stage"), "serving");
+    EXPECT_THAT(duck.at("reason").get<std::string>(), AllOf(HasSubstr("cores, expected 1000"), Not(HasSubstr("memory"))));
+  }
+}
+
+TEST(FlockLife, DuctlLogsWhatItDidAndWhy) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  ASSERT_EQ(kill(flock.pid_of("duck02"), SIGKILL), 0);
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  ASSERT_EQ(flock.ductl({"down"}).status, 0);
+  const ProgramResult log = run_program({"/bin/cat", (flock.state() / "log/ductl.log").string()});
+  EXPECT_THAT(log.out, AllOf(HasSubstr("start duck01 (is off)"), HasSubstr("start duck02 (its process"), HasSubstr("has ended)"),
+                             HasSubstr("stop the engine (runs)"), HasSubstr("as desired")));
 }
 
 TEST(FlockLife, OnlyOneCommandAtATimeChangesAFlock) {

@@ -1,7 +1,10 @@
 #include "tests/end_to_end/tiny_flock.hpp"
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <gmock/gmock.h>
+#include <memory>
 #include <unistd.h>
 
 namespace ductl::test {
@@ -37,6 +40,23 @@ struct TemporaryFlockTest : ::testing::Test {
     std::vector<std::string> argv{"ductl", "model", "logits", model, "--ids", "72,101,108,108,111"};
     argv.insert(argv.end(), how.begin(), how.end());
     return argv;
+  }
+  // A command in the midst of its work, which no machine ends before it is told to: a long text through two ducks.
+  std::unique_ptr<RunningProgram> compute_for_minutes() const {
+    const std::string text = (folder.path() / "text").string();
+    {
+      std::ofstream out(text);
+      for (int i = 0; i < 50'000; ++i) out << "The quick brown fox jumps over the lazy dog.\n";
+    }
+    auto program = std::make_unique<RunningProgram>(
+        std::vector<std::string>{"ductl", "model", "perplexity", model, "--text", text, "--ducks", "2"}, options());
+    const auto computes = [&] {
+      const auto all = processes_naming(tmp.string());
+      return std::any_of(all.begin(), all.end(), [](const auto& line) { return line.find("duck-engine") != std::string::npos; });
+    };
+    for (int i = 0; i < 20'000 && !computes(); ++i) usleep(1000);
+    EXPECT_TRUE(computes());
+    return program;
   }
   nlohmann::json json(const std::vector<std::string>& argv) const {
     const ProgramResult result = run_program(argv, options());
@@ -75,15 +95,24 @@ TEST_F(TemporaryFlockTest, TwoAtOnceDoNotHearEachOther) {
 }
 
 TEST_F(TemporaryFlockTest, GoesWhenTheCommandIsTerminated) {
-  RunningProgram program({"ductl", "model", "perplexity", model, "--text", (folder.path() / "text").string(), "--ducks", "2"},
-                         options());
-  (void)program.wait(); // the text is not there: a usage error, before any duck
-  std::string ids = "1";
-  for (int i = 0; i < 3000; ++i) ids += ",2";
-  RunningProgram busy({"ductl", "model", "logits", model, "--ids", ids, "--ducks", "2"}, options());
-  for (int i = 0; i < 5000 && processes_naming(tmp.string()).empty(); ++i) usleep(1000);
-  busy.signal(SIGTERM);
-  EXPECT_THAT(busy.wait().status, ::testing::AnyOf(143, 0));
+  const auto busy = compute_for_minutes();
+  busy->signal(SIGTERM);
+  EXPECT_EQ(busy->wait().status, 128 + SIGTERM);
+}
+
+TEST_F(TemporaryFlockTest, GoesWhenTheTerminalIsClosed) {
+  const auto busy = compute_for_minutes();
+  busy->signal(SIGHUP);
+  EXPECT_EQ(busy->wait().status, 128 + SIGHUP);
+}
+
+TEST_F(TemporaryFlockTest, GoesHoweverOftenSomebodyPressesCtrlC) {
+  const auto busy = compute_for_minutes();
+  for (int i = 0; i < 200; ++i) { // at every step of its way down
+    busy->signal(SIGINT);
+    usleep(2000);
+  }
+  EXPECT_EQ(busy->wait().status, 128 + SIGINT);
 }
 
 TEST_F(TemporaryFlockTest, GoesWhenTheModelIsRefused) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <iterator>
 
 namespace ductl::test {
@@ -46,9 +47,10 @@ void silence_markers(const std::filesystem::path& file, int hidden) {
 
 } // namespace
 
-void write_tiny_model(const std::filesystem::path& folder) {
+void write_tiny_model(const std::filesystem::path& folder, std::uint64_t seed) {
   std::filesystem::create_directories(folder);
   TinyModel model;
+  model.seed = seed;
   model.layers = kTinyLayers;
   model.vocab = kTinyVocab;
   model.intermediate = 16 * kTinySlicesEach;
@@ -61,5 +63,45 @@ void write_tiny_model(const std::filesystem::path& folder) {
 }
 
 TinyFlock::TinyFlock(const LocalFlockOptions& options) : LocalFlock(options) { write_tiny_model(model()); }
+
+OwnPrograms::OwnPrograms(const TinyFlock& flock) : flock_(flock), bin_(flock.folder() / "bin") {
+  std::filesystem::create_directories(bin_);
+  for (const char* program : {"ductl", "duck-agent", "duck-engine"}) {
+    std::filesystem::copy_file(std::filesystem::path(DUCTL_BIN_DIR) / program, bin_ / program);
+  }
+}
+
+std::vector<std::string> OwnPrograms::argv(const std::vector<std::string>& arguments) const {
+  std::vector<std::string> words = flock_.argv(arguments);
+  words.front() = bin_ / "ductl";
+  return words;
+}
+
+ProgramResult OwnPrograms::ductl(const std::vector<std::string>& arguments) const {
+  return run_program(argv(arguments), flock_.options());
+}
+
+nlohmann::json OwnPrograms::json(const std::vector<std::string>& arguments) const {
+  const ProgramResult result = ductl(arguments);
+  EXPECT_EQ(result.status, 0) << result.err;
+  return nlohmann::json::parse(result.out);
+}
+
+void OwnPrograms::rebuild(const std::string& program) const {
+  std::filesystem::copy_file(bin_ / program, bin_ / (program + ".new"));
+  std::filesystem::rename(bin_ / (program + ".new"), bin_ / program);
+}
+
+std::filesystem::path OwnPrograms::hold(const std::string& program) const {
+  const std::filesystem::path real = bin_ / "held" / program, go = bin_ / "go";
+  std::filesystem::create_directories(real.parent_path());
+  std::filesystem::rename(bin_ / program, real);
+  {
+    std::ofstream script(bin_ / program);
+    script << "#!/bin/sh\nwhile [ ! -e " << go << " ]; do sleep 0.01; done\nexec " << real << " \"$@\"\n";
+  }
+  std::filesystem::permissions(bin_ / program, std::filesystem::perms::owner_all);
+  return go;
+}
 
 } // namespace ductl::test

@@ -55,7 +55,8 @@ void LocalFlock::write_inventory(const LocalFlockOptions& options) const {
   std::ofstream(folder_.path() / "flock.toml")
       << fmt::format("[flock]\nname = \"{}\"\n[[port]]\nname = \"loopback\"\ninterface = \"lo\"\naddress = \"{}.1/24\"\n", name_,
                      subnet_)
-      << fmt::format("[[ducks]]\nname = \"duck[01-{:02}]\"\naddress = \"{}.[101-{}]\"\n{}\n", options.ducks, subnet_,
+      << fmt::format("[[ducks]]\nname = \"{}\"\naddress = \"{}.[101-{}]\"\n{}\n",
+                     options.names.empty() ? fmt::format("duck[01-{:02}]", options.ducks) : options.names, subnet_,
                      100 + options.ducks, options.ducks_toml)
       << "[power]\ndriver = \"process\"\n[model]\nsource = \"" << options.model
       << fmt::format("\"\n[engine]\napi_port = {}\n{}\n[limits]\n{}\n", api_port_, options.engine_toml, options.limits_toml);

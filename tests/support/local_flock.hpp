@@ -15,6 +15,7 @@ namespace ductl::test {
 struct LocalFlockOptions {
   std::string model = "model"; // checkpoint folder; relative to the flock's own folder
   int ducks = 3;
+  std::string names = {}; // of the ducks, as the inventory writes a list; empty = duck01, duck02, ...
   std::string ducks_toml = {}, engine_toml = {}, limits_toml = {}; // more lines of these tables
 };
 
