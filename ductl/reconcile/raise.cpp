@@ -1,5 +1,6 @@
 #include "ductl/reconcile/raise.hpp"
 
+#include "ductl/reconcile/action_log.hpp"
 #include "ductl/reconcile/engine_check.hpp"
 #include "ductl/reconcile/state_lock.hpp"
 #include "ductl/reconcile/supported.hpp"
@@ -11,6 +12,8 @@
 
 namespace ductl::reconcile {
 namespace {
+
+constexpr int kFillingMax = 4; // each packs on one core and sends over one link: more only split the same
 
 // Single actions and fill reports summed into one line a stage. Calls come from the threads of a pass.
 class StageBoard {
@@ -90,13 +93,20 @@ ReconcileReport failed(Error error) {
   return report;
 }
 
-ReconcileOptions reconcile_options(const LocalFlock& flock, const WalkOptions& walk, StageBoard& board) {
+ReconcileOptions reconcile_options(const LocalFlock& flock, const WalkOptions& walk, StageBoard& board, const ActionLog& log) {
   ReconcileOptions options;
-  options.threads = std::max(1, flock.flock().power.max_booting);
+  options.booting_max = std::max(1, flock.flock().power.max_booting);
+  options.filling_max = kFillingMax;
   options.interrupted = walk.interrupted;
   options.on_plan = [&](const Plan& plan) { board.begin_pass(plan); };
-  options.on_begin = [&](const Action& action) { board.begin(action); };
-  options.on_end = [&](const Action& action, const Expected<std::uint64_t>& result) { board.end(action, result); };
+  options.on_begin = [&](const Action& action) {
+    log.begin(action);
+    board.begin(action);
+  };
+  options.on_end = [&](const Action& action, const Expected<std::uint64_t>& result) {
+    log.end(action, result);
+    board.end(action, result);
+  };
   return options;
 }
 
@@ -150,10 +160,13 @@ ReconcileReport raise_flock(LocalFlock& flock, const WalkOptions& walk) {
   if (auto saved = save_changed_placement(*model, flock.state()); !saved) return failed(saved.error());
 
   const Desired desired = desired_state(*model, flock.flock(), walk.goal);
+  const auto log = ActionLog::open(flock.state());
+  if (!log) return failed(log.error());
+  log->walk("up:", flock.flock().name);
   StageBoard board(walk.on_stage);
   flock.use_model(&*model);
   flock.on_fill([&](const std::string& duck, const agent::FillProgress& progress) { board.fill(duck, progress); });
-  ReconcileOptions options = reconcile_options(flock, walk, board);
+  ReconcileOptions options = reconcile_options(flock, walk, board, *log);
   options.check = [&](const Plan& plan, const Observed& observed) { return check_start(flock, *model, walk, plan, observed); };
   ReconcileReport report = reconcile(flock.hands(), desired, options);
   flock.on_fill([](const std::string&, const agent::FillProgress&) {});
@@ -162,6 +175,7 @@ ReconcileReport raise_flock(LocalFlock& flock, const WalkOptions& walk) {
     const auto saved = agent::save_serving(serving_with_ports(desired, report.observed), flock.state().serving());
     if (!saved) report.errors.push_back(saved.error());
   }
+  log->finish(report);
   return report;
 }
 
@@ -171,8 +185,11 @@ ReconcileReport lower_flock(LocalFlock& flock, const WalkOptions& walk) {
   auto lock = StateLock::take(flock.state());
   if (!lock) return failed(lock.error());
   const Desired desired = remembered_state(flock.flock(), flock.state(), Goal::Down);
+  const ActionLog log = ActionLog::open(flock.state()).value_or(ActionLog()); // stopping must not fail for want of a log
+  log.walk("down:", flock.flock().name);
   StageBoard board(walk.on_stage);
-  ReconcileReport report = reconcile(flock.hands(), desired, reconcile_options(flock, walk, board));
+  ReconcileReport report = reconcile(flock.hands(), desired, reconcile_options(flock, walk, board, log));
+  log.finish(report);
   if (report.converged()) {
     flock.forget_running();
     lock->remove_file();

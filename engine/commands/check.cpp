@@ -56,7 +56,9 @@ Expected<CheckOptions> read_options(Words words) {
   options.api.port = static_cast<std::uint16_t>(*port);
   if (const auto text = arguments->value("--api-address")) {
     const auto address = inventory::parse_ipv4(*text);
-    if (!address) return fail(ErrorCode::kUsage, fmt::format("--api-address is \"{}\", expected an IPv4 address", *text));
+    if (!address)
+      return fail(ErrorCode::kUsage, fmt::format("--api-address is \"{}\", expected an IPv4 address", *text), "",
+                  "four numbers from 0 to 255 with . between");
     options.api.address = *address;
   }
   return options;
