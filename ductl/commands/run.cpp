@@ -67,7 +67,7 @@ ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
   if (!answer) return context.report(answer.error());
   if (answer->stopped) {
     context.say("stopped");
-    return InterruptWatch::signal() == SIGTERM ? ExitCode::Terminated : ExitCode::Interrupted;
+    return InterruptWatch::signal() != 0 ? InterruptWatch::exit_code() : ExitCode::Interrupted;
   }
   if (context.wants_json()) context.write_json(document(*answer));
   if (!answer->stats_line.empty()) context.say(view::printable(answer->stats_line));
