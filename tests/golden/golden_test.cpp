@@ -64,7 +64,7 @@ TEST_P(Golden, SameBitsForAnyDucksChunksAndThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, Golden, ::testing::ValuesIn(golden_case_names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Case, Golden, ::testing::ValuesIn(golden_case_names()), [](const auto& each) { return each.param; });
 
 } // namespace
 } // namespace ductl::test
