@@ -50,17 +50,21 @@ Expected<GenerateRequest> to_generate_request(const Generator& generator, const 
 // One answer on its way: the connection's thread, between the task and the peer.
 class Answer {
 public:
-  Answer(const ChatReply& reply, bool stream, std::chrono::milliseconds ping_interval, GenerationTask& task,
+  Answer(ApiState& state, const ChatReply& reply, bool stream, std::chrono::milliseconds ping_interval, GenerationTask& task,
          http::Response& response)
-      : reply_(reply), stream_(stream), ping_interval_(ping_interval), task_(task), response_(response) {}
+      : state_(state), reply_(reply), stream_(stream), ping_interval_(ping_interval), task_(task), response_(response) {}
 
-  ApiState::Outcome run() {
+  // True once the answer has ended and is counted; false when the peer went away before.
+  bool run() {
     last_write_ = Clock::now();
     for (;;) {
       const GenerationTask::News news = task_.wait(std::min(kLook, ping_interval_));
-      if (response_.peer_gone()) return ApiState::Outcome::Cancelled; // the task's destructor cancels and waits
+      if (response_.peer_gone()) return false; // the task's destructor cancels and waits
       if (stream_ && !news.text.empty()) write(reply_.text_event(news.text));
-      if (news.done) return end();
+      if (news.done) {
+        end();
+        return true;
+      }
       if (stream_ && Clock::now() - last_write_ >= ping_interval_) write(ChatReply::ping());
     }
   }
@@ -78,24 +82,27 @@ private:
     last_write_ = Clock::now();
   }
 
-  ApiState::Outcome end() {
+  // Counted before the last bytes leave: who has the whole answer finds it in /v1/stats.
+  void end() {
     const Expected<GenerateResult>& result = task_.result();
     const bool cancelled = result && result->finish == FinishReason::Cancelled;
     if (!result || cancelled) {
       const Error stopped{
           ErrorCode::kCancelled, "the answer was cancelled: the engine is stopping", {}, "ask again once it is up", {}};
       const ApiError error = to_api_error(cancelled ? stopped : result.error());
+      state_.leave(cancelled ? ApiState::Outcome::Cancelled : ApiState::Outcome::Failed, nullptr);
       begun_ ? write(ChatReply::error_event(error)) : send_error(response_, error);
-      return cancelled ? ApiState::Outcome::Cancelled : ApiState::Outcome::Failed;
+      return;
     }
+    state_.leave(ApiState::Outcome::Answered, &result->stats);
     if (!stream_) {
       response_.send(200, "application/json", reply_.whole(*result));
     } else {
       write(reply_.finish_event(*result) + reply_.usage_event(*result) + ChatReply::done_event());
     }
-    return ApiState::Outcome::Answered;
   }
 
+  ApiState& state_;
   const ChatReply& reply_;
   bool stream_, begun_ = false;
   std::chrono::milliseconds ping_interval_;
@@ -135,14 +142,12 @@ void ChatEndpoint::answer(Generator& generator, const http::Request& request, ht
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const ChatReply reply(*chat, generator.model_name(), fmt::format("chatcmpl-{:016x}", random_bits()),
                         std::chrono::duration_cast<std::chrono::seconds>(now).count());
-  ApiState::Outcome outcome;
-  std::optional<GenerationStats> stats;
+  bool ended = false;
   {
     GenerationTask task(generator, std::move(*wanted));
-    outcome = Answer(reply, chat->stream, ping_interval_, task, response).run();
-    if (outcome == ApiState::Outcome::Answered) stats = task.result()->stats;
+    ended = Answer(state_, reply, chat->stream, ping_interval_, task, response).run();
   }
-  state_.leave(outcome, stats ? &*stats : nullptr);
+  if (!ended) state_.leave(ApiState::Outcome::Cancelled, nullptr); // only now has the work stopped
 }
 
 } // namespace ductl::engine
