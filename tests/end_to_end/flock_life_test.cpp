@@ -94,7 +94,7 @@ TEST(FlockLife, ADuckThatDiesWhileDecodingEndsTheAnswerAndUpBringsItBack) {
   TinyFlock flock({.limits_toml = "dead_after_ms = 1000"});
   ASSERT_EQ(flock.ductl({"up"}).status, 0);
   {
-    RunningProgram answer(flock.argv({"run", "--max-tokens", "4000", "--temperature", "0", "hello"}), flock.options());
+    RunningProgram answer(flock.argv({"run", "--max-tokens", "3900", "--temperature", "0", "hello"}), flock.options());
     const auto rounds = [&] { return flock.json({"status", "-o", "json"}).at("ducks").at(1).at("rounds").get<std::uint64_t>(); };
     const std::uint64_t before = rounds();
     for (int i = 0; i < 1000 && rounds() < before + 10 * kTinyLayers; ++i) std::this_thread::sleep_for(1ms);
