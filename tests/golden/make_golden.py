@@ -179,6 +179,11 @@ CASES = {
 }
 
 
+# Added to a case's seeds. A router decision that is nearly a tie flips under the rounding of bf16 hidden states, and a flip is a
+# jump that no tolerance covers: these cases take the first seeds at which no decision of the prompts is that close.
+SEED_OFFSETS = {"deepseek_v3": 5000, "deepseek_v3_fp8": 5000}
+
+
 def block_scales(rows, columns, generator):
     shape = (-(-rows // BLOCK), -(-columns // BLOCK))
     return 0.5 + torch.rand(shape, generator=generator)
@@ -278,6 +283,7 @@ def main():
     for number, (name, (make, config, form)) in enumerate(CASES.items()):
         if len(sys.argv) > 1 and name not in sys.argv[1:]:
             continue
+        number += SEED_OFFSETS.get(name, 0)
         tensors = make(config, 100 + number)
         plain = tensors
         if form.startswith("fp8"):
