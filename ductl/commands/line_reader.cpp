@@ -11,15 +11,28 @@
 #include <fmt/format.h>
 #include <histedit.h>
 #include <iostream>
+#include <poll.h>
 #include <unistd.h>
 
 namespace ductl::commands {
 namespace {
 
+constexpr int kSignalLookMs = 100; // a signal that came just before the wait is seen after this long
+
+// False when a signal has come. Not read() alone: one that comes before it would be noticed only after the next key.
+bool wait_for_key() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  while (InterruptWatch::signal() == 0) {
+    if (::poll(&input, 1, kSignalLookMs) > 0) return true;
+  }
+  return false;
+}
+
 // One character from the terminal. libedit's own reader tries again after a signal; Ctrl-C must come through.
 int read_character(EditLine*, wchar_t* character) {
   std::mbstate_t state{};
   for (;;) {
+    if (!wait_for_key()) return -1;
     char byte = 0;
     const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
     if (count < 0 && errno == EINTR && InterruptWatch::signal() == 0) continue; // a resized window
