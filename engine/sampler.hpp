@@ -11,8 +11,8 @@
 namespace ductl::engine {
 
 struct SamplingParams {
-  float temperature = 0;        // 0 = greedy
-  int top_k = 0;                // 0 = all
+  float temperature = 0; // 0 = greedy
+  int top_k = 0;         // 0 = all
   float top_p = 1;
   float min_p = 0;
   float repetition_penalty = 1; // over prompt and answer, as in transformers
@@ -20,9 +20,9 @@ struct SamplingParams {
 };
 [[nodiscard]] Expected<void> check(const SamplingParams& params); // finite and in range, else kRequestValue naming the field
 
-// `history`: every token so far (prompt and answer). `position`: the index that the new token will have. `logits` is worked on in place.
-// Ids at or above `vocab_used` (padding rows) are never sampled.
-[[nodiscard]] int sample(const SamplingParams& params, std::span<const int> history, std::uint64_t position, std::span<float> logits,
-                         int vocab_used);
+// `history`: every token so far (prompt and answer). `position`: the index that the new token will have. `logits` is worked on in
+// place. Ids at or above `vocab_used` (padding rows) are never sampled.
+[[nodiscard]] int sample(const SamplingParams& params, std::span<const int> history, std::uint64_t position,
+                         std::span<float> logits, int vocab_used);
 
 } // namespace ductl::engine

@@ -23,7 +23,7 @@ struct LayerManifest {
 };
 
 struct Manifest {
-  std::string model_id;  // hex; checkpoint identity + format + packer version
+  std::string model_id; // hex; checkpoint identity + format + packer version
   std::string format = "fp9";
   int hidden = 0;
   SliceLayout layout;
@@ -45,7 +45,10 @@ struct Manifest {
                                                  const std::function<void(int, int)>& progress = {});
 
 // A layer's digest as one number, for comparing whole layers: XXH3 over (expert, index, digest) of `slices`, sorted.
-struct HeldSlice { SliceId id; SliceDigest digest = 0; };
+struct HeldSlice {
+  SliceId id;
+  SliceDigest digest = 0;
+};
 [[nodiscard]] SliceDigest combined_digest(std::span<const HeldSlice> sorted_slices);
 
 } // namespace ductl::weights

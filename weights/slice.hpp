@@ -27,23 +27,23 @@ struct SliceId {
 // Where the parts of a stored slice lie. All offsets from the slice's first byte, all multiples of 64.
 struct SliceLayout {
   int hidden = 0;
-  int scale_blocks = 0;          // ceil(hidden / 128)
-  std::size_t gate_scale = 0;    // float[scale_blocks]
-  std::size_t up_scale = 0;      // float[scale_blocks] (directly behind)
-  std::size_t down_scale = 0;    // float[scale_blocks] (directly behind)
-  std::size_t panel = 0;         // hidden/16 tiles; tile rows 0-15 gate, 16-31 up
-  std::size_t down = 0;          // hidden/32 tiles; rows 32p..32p+31 x the 16 channels
+  int scale_blocks = 0;       // ceil(hidden / 128)
+  std::size_t gate_scale = 0; // float[scale_blocks]
+  std::size_t up_scale = 0;   // float[scale_blocks] (directly behind)
+  std::size_t down_scale = 0; // float[scale_blocks] (directly behind)
+  std::size_t panel = 0;      // hidden/16 tiles; tile rows 0-15 gate, 16-31 up
+  std::size_t down = 0;       // hidden/32 tiles; rows 32p..32p+31 x the 16 channels
   std::size_t bytes = 0;
 };
 [[nodiscard]] SliceLayout slice_layout(int hidden); // hidden a multiple of 32
 
 // The FFNs of a model, as slices count them.
 [[nodiscard]] bool is_moe_layer(const ModelConfig& config, int layer);
-[[nodiscard]] int expert_count(const ModelConfig& config, int layer);              // routed + shared, 1 when dense
-[[nodiscard]] int shared_expert(const ModelConfig& config, int layer);             // its number, -1 if none
+[[nodiscard]] int expert_count(const ModelConfig& config, int layer);                // routed + shared, 1 when dense
+[[nodiscard]] int shared_expert(const ModelConfig& config, int layer);               // its number, -1 if none
 [[nodiscard]] int expert_channels(const ModelConfig& config, int layer, int expert); // its intermediate size
 [[nodiscard]] int expert_slices(const ModelConfig& config, int layer, int expert);
-[[nodiscard]] std::uint64_t slice_count(const ModelConfig& config);                // of the whole model, without MTP layers
+[[nodiscard]] std::uint64_t slice_count(const ModelConfig& config); // of the whole model, without MTP layers
 // "hidden must be a multiple of 32 ..." when the model cannot be sliced.
 [[nodiscard]] Expected<void> check_sliceable(const ModelConfig& config);
 

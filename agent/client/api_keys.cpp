@@ -1,33 +1,16 @@
 #include "agent/client/api_keys.hpp"
 
-#include <cerrno>
+#include "agent/client/secret_file.hpp"
+
 #include <cstdlib>
-#include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sstream>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace ductl::agent {
 namespace {
 
 constexpr std::size_t kKeysMax = 256, kLineMax = 512;
-constexpr std::size_t kFileBytesMax = 1 << 20; // comments and all
-
-class Descriptor {
-public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-
-private:
-  int fd_;
-};
+constexpr Secret kSecret{"the API keys", 1 << 20, "chmod 600 the file, and think of the keys in it as known"};
 
 std::string trimmed(const std::string& line) {
   const auto first = line.find_first_not_of(" \t\r");
@@ -35,42 +18,13 @@ std::string trimmed(const std::string& line) {
   return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
 }
 
-tl::unexpected<Error> unreadable(const std::filesystem::path& file, int cause) {
-  return fail(ErrorCode::kState, fmt::format("the API keys cannot be read: {}", std::strerror(cause)), file.string(),
-              cause == ELOOP
-                  ? "put the file itself there instead of the link"
-                  : fmt::format("make {} a file of yours: chmod 600, chown to the user who runs ductl", file.string()));
-}
-
-// The file is checked by its descriptor: what is read is what was checked.
-Expected<std::string> read_private_file(int fd, const std::filesystem::path& file) {
-  struct stat facts {};
-  if (::fstat(fd, &facts) != 0) return unreadable(file, errno);
-  if (!S_ISREG(facts.st_mode))
-    return fail(ErrorCode::kState, "the API keys are not a regular file", file.string(), "remove it, and make a file of keys");
-  if ((facts.st_mode & 077) != 0)
-    return fail(ErrorCode::kState, "others may read the API keys", file.string(), "chmod 600 " + file.string());
-  std::string text;
-  for (char part[4096]; text.size() <= kFileBytesMax;) {
-    const ssize_t got = ::read(fd, part, sizeof part);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return unreadable(file, errno);
-    if (got == 0) return text;
-    text.append(part, static_cast<std::size_t>(got));
-  }
-  return fail(ErrorCode::kState, "the file of API keys is larger than 1 MiB", file.string(), "one key a line; take the rest out");
-}
-
 } // namespace
 
 Expected<std::vector<std::string>> load_api_keys(const std::filesystem::path& file) {
-  // A FIFO must not make the open wait.
-  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (fd.get() < 0 && errno == ENOENT) return std::vector<std::string>{};
-  if (fd.get() < 0) return unreadable(file, errno);
-  const auto text = read_private_file(fd.get(), file);
+  const auto text = read_secret_file(file, kSecret);
   if (!text) return tl::unexpected(text.error());
-  std::istringstream in(*text);
+  if (!*text) return std::vector<std::string>{};
+  std::istringstream in(**text);
   std::vector<std::string> keys;
   int number = 0;
   for (std::string line; std::getline(in, line);) {

@@ -12,7 +12,8 @@ namespace ductl::agent {
 
 inline constexpr std::size_t kApiKeyCharacters = 22; // at least: 128 bits in base64
 
-// None when there is no file. kState when it is a link or no file, when others may read it, when a key is short or holds a space, or when there are none in it.
+// None when there is no file. kState when it is a link or no file, when others may read it, when a key is short or holds a space,
+// or when there are none in it.
 [[nodiscard]] Expected<std::vector<std::string>> load_api_keys(const std::filesystem::path& file);
 
 // What a client on this machine sends: $DUCTL_API_KEY, else the file's first key, else "".

@@ -1,9 +1,10 @@
 #include "agent/client/flock_key.hpp"
 
+#include "agent/client/secret_file.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/rand.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,38 +18,13 @@ namespace ductl::agent {
 namespace {
 
 constexpr std::size_t kKeyDigits = 64;
-
-class Descriptor {
-public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-
-private:
-  int fd_;
-};
+constexpr Secret kSecret{"the flock key", 4096, "make a new one: stop the flock, remove the file, and start it again"};
 
 tl::unexpected<Error> state_error(std::string message, const std::string& place, std::string next) {
   return fail(ErrorCode::kState, std::move(message), place, std::move(next));
 }
 
-// Reads to the end; a key is short, so anything longer is none.
-Expected<std::string> read_key(int fd, const std::string& place) {
-  std::string text;
-  std::array<char, 256> bytes;
-  while (text.size() <= kKeyDigits + 1) {
-    const ssize_t got = ::read(fd, bytes.data(), bytes.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return state_error(fmt::format("the flock key cannot be read: {}", std::strerror(errno)), place,
-                         "stop the flock, remove the file, and start it again: a new key is made");
-    if (got == 0) break;
-    text.append(bytes.data(), static_cast<std::size_t>(got));
-  }
+Expected<std::string> parse_key(std::string text, const std::string& place) {
   if (!text.empty() && text.back() == '\n') text.pop_back();
   const bool hex = std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   if (text.size() != kKeyDigits || !hex)
@@ -89,17 +65,10 @@ Expected<void> create_key_file(const std::filesystem::path& file, const std::str
 } // namespace
 
 Expected<std::string> load_flock_key(const std::filesystem::path& file) {
-  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (fd.get() < 0)
-    return state_error(fmt::format("the flock key cannot be opened: {}", std::strerror(errno)), file,
-                       "start the flock with ductl up");
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))
-    return state_error("the flock key is not a regular file", file, "remove it");
-  if ((info.st_mode & 077) != 0)
-    return state_error(fmt::format("the flock key may be read by others (mode {:04o})", info.st_mode & 07777), file,
-                       "make a new one: stop the flock, remove the file, and start it again");
-  return read_key(fd.get(), file);
+  auto text = read_secret_file(file, kSecret);
+  if (!text) return tl::unexpected(text.error());
+  if (!*text) return state_error("there is no flock key", file.string(), "start the flock with ductl up");
+  return parse_key(std::move(**text), file.string());
 }
 
 Expected<std::string> obtain_flock_key(const std::filesystem::path& file) {
@@ -114,7 +83,10 @@ Expected<std::string> obtain_flock_key(const std::filesystem::path& file) {
 
 Expected<std::string> read_flock_key(int descriptor) {
   const Descriptor fd(descriptor);
-  return read_key(fd.get(), fmt::format("descriptor {}", descriptor));
+  const std::string place = fmt::format("descriptor {}", descriptor);
+  auto text = read_secret(fd.get(), place, kSecret);
+  if (!text) return text;
+  return parse_key(std::move(*text), place);
 }
 
 } // namespace ductl::agent

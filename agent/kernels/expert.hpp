@@ -36,7 +36,6 @@ struct ExpertKernels {
 
 [[nodiscard]] const ExpertKernels& scalar_kernels();
 [[nodiscard]] const ExpertKernels& avx2_kernels(); // only where cpu_has_avx2()
-[[nodiscard]] bool cpu_has_avx2();                 // AVX2, FMA and F16C
 // $DUCTL_KERNELS = "scalar" or "avx2" forces one; else the best that this CPU has.
 [[nodiscard]] const ExpertKernels& select_kernels();
 

@@ -1,6 +1,7 @@
 #include "agent/kernels/expert.hpp"
 
-#include <cpuid.h>
+#include "inventory/cpu_features.hpp"
+
 #include <cstdlib>
 #include <string_view>
 
@@ -8,13 +9,6 @@ namespace ductl::agent {
 
 // 32 rows x 128 columns of decoded weights, then a token's 32 gate and up sums and its 16 values of h.
 std::size_t kernel_scratch_floats(int /*hidden*/, int tokens_max) { return 32 * 128 + static_cast<std::size_t>(tokens_max) * 48; }
-
-bool cpu_has_avx2() {
-  __builtin_cpu_init();
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0; // not every compiler can be asked for f16c by name
-  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  return f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; // those two ask the system as well
-}
 
 const ExpertKernels& select_kernels() {
   const bool wide = cpu_has_avx2();

@@ -16,7 +16,8 @@ namespace {
 
 struct ModelOptions {
   std::string verb, path;
-  int ducks = 0; // 0 = none: the engine computes every FFN itself, unquantised
+  int ducks = 0;   // 0 = none: the engine computes every FFN itself, unquantised
+  int threads = 0; // 0 = one a core
   bool no_ducks = false, no_special = false, all = false;
   std::string ids, text, hidden;
 };
@@ -30,6 +31,7 @@ std::vector<std::string> engine_arguments(const CommandContext& context, const M
   add("--ids", options.ids);
   add("--text", options.text);
   add("--hidden", options.hidden);
+  if (options.threads > 0) add("--threads", std::to_string(options.threads));
   if (options.all) words.emplace_back("--all");
   if (options.no_special) words.emplace_back("--no-special");
   if (options.verb == "show" && context.wants_json()) words.emplace_back("--json");
@@ -94,6 +96,9 @@ void add_ducks(CLI::App& verb, const std::shared_ptr<ModelOptions>& options) {
   verb.add_option("--hidden", options->hidden, "How hidden states travel to the ducks")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->needs(ducks);
+  verb.add_option("--threads", options->threads, "Of the engine; one a core when not given")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
 }
 
 } // namespace

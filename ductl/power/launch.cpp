@@ -237,8 +237,9 @@ Expected<ReadyReport> await_ready(const ReadyPipe& pipe, std::chrono::millisecon
 Expected<std::filesystem::path> sibling_program(const std::string& name) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return fail(ErrorCode::kInternal, "cannot tell where this program lies: " + error.message(), "/proc/self/exe",
-                         "ductl needs a mounted /proc");
+  if (error)
+    return fail(ErrorCode::kInternal, "cannot tell where this program lies: " + error.message(), "/proc/self/exe",
+                "ductl needs a mounted /proc");
   return self.parent_path() / name;
 }
 

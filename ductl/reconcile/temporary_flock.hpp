@@ -1,5 +1,6 @@
 // A flock for one command: N agents on loopback with kernel-chosen ports, a random name, its own key and state folder under
-// $TMPDIR. Filled, without an engine of its own. Ends with lower(), or else with its object, whatever happened; two of them never hear each other.
+// $TMPDIR. Filled, without an engine of its own. Ends with lower(), or else with its object, whatever happened; two of them never
+// hear each other.
 #pragma once
 
 #include "ductl/reconcile/raise.hpp"

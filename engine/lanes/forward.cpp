@@ -9,14 +9,6 @@ namespace {
 
 constexpr int kLane = 0;
 
-void add(RoundTimes& sum, const RoundTimes& times) {
-  sum.send_ns += times.send_ns;
-  sum.wait_ns += times.wait_ns;
-  sum.compute_ns += times.compute_ns;
-  sum.fetch_ns += times.fetch_ns;
-  sum.reduce_ns += times.reduce_ns;
-}
-
 Expected<void> check_tokens(std::span<const int> tokens, int vocab, const KvCache& cache) {
   const auto bad = std::find_if(tokens.begin(), tokens.end(), [&](int id) { return id < 0 || id >= vocab; });
   if (bad != tokens.end())
@@ -68,7 +60,7 @@ Expected<RoundTimes> Forward::run(KvCache& cache, std::span<const int> tokens) {
       cache.truncate(before);
       return times;
     }
-    add(total, *times);
+    total += *times;
     attention_.absorb(kLane, sum);
   }
   return total;

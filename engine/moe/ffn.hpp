@@ -10,18 +10,31 @@
 
 namespace ductl::engine {
 
-struct ExpertChoice { std::uint16_t expert = 0; float weight = 0; };
+struct ExpertChoice {
+  std::uint16_t expert = 0;
+  float weight = 0;
+};
 
 // One layer's FFN for a batch of tokens of one lane.
 struct FfnRequest {
   int layer = 0, lane = 0;
-  int tokens = 0;                  // 1..tokens_max()
-  std::span<const float> x;        // [tokens * hidden], normed hidden states
+  int tokens = 0;                                         // 1..tokens_max()
+  std::span<const float> x;                               // [tokens * hidden], normed hidden states
   std::span<const std::span<const ExpertChoice>> experts; // [tokens], each in router order
 };
 
 // Where a round's time went; summed over rounds by whoever wants sums.
-struct RoundTimes { std::int64_t send_ns = 0, wait_ns = 0, compute_ns = 0, fetch_ns = 0, reduce_ns = 0; };
+struct RoundTimes {
+  std::int64_t send_ns = 0, wait_ns = 0, compute_ns = 0, fetch_ns = 0, reduce_ns = 0;
+  RoundTimes& operator+=(const RoundTimes& more) {
+    send_ns += more.send_ns;
+    wait_ns += more.wait_ns;
+    compute_ns += more.compute_ns;
+    fetch_ns += more.fetch_ns;
+    reduce_ns += more.reduce_ns;
+    return *this;
+  }
+};
 
 class Ffn {
 public:

@@ -7,14 +7,6 @@ namespace {
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
-void add(RoundTimes& sum, const RoundTimes& times) {
-  sum.send_ns += times.send_ns;
-  sum.wait_ns += times.wait_ns;
-  sum.compute_ns += times.compute_ns;
-  sum.fetch_ns += times.fetch_ns;
-  sum.reduce_ns += times.reduce_ns;
-}
-
 } // namespace
 
 Generation::Generation(const GenerationTools& tools, Session& session, const GenerateRequest& request,
@@ -57,7 +49,7 @@ Expected<RoundTimes> Generation::forward(std::span<const int> tokens) {
     return times;
   }
   session_.ran(tokens);
-  add(rounds_, *times);
+  rounds_ += *times;
   return times;
 }
 

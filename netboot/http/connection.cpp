@@ -1,23 +1,22 @@
-// Bytes to requests and answers to bytes, for one connection: the only file of the house that includes Beast.
+// Bytes to requests and answers to bytes, for one connection.
 //
 // Everything here belongs to the network thread, except the Outbox (its own lock) through which the handler's thread hands
 // over what it writes. A connection has at most one read and one write pending.
 #include "netboot/http/connection.hpp"
 
+#include "netboot/http/answer.hpp"
+#include "netboot/http/answer_head.hpp"
 #include "netboot/http/head_scan.hpp"
-#include "netboot/http/outbox.hpp"
 #include "netboot/http/request_target.hpp"
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 namespace ductl::http {
 
@@ -31,29 +30,6 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kReadBytes = 32 * 1024;
 constexpr milliseconds kLinger{2000}; // after a refusal: how long what still comes is thrown away, so that the answer arrives
-
-std::string error_body(int status, std::string_view message) { // messages are ours, plain ASCII without quotes
-  return fmt::format(R"({{"error":{{"code":"http_{}","type":"invalid_request_error","message":"{}"}}}})", status, message);
-}
-
-std::string head_text(int status, unsigned version, bool keep_alive, std::string_view content_type, const Headers& extra,
-                      std::optional<std::size_t> length) {
-  beast::http::response<beast::http::empty_body> head;
-  head.result(static_cast<unsigned>(status));
-  head.version(version);
-  if (!content_type.empty())
-    head.set(beast::http::field::content_type, beast::string_view(content_type.data(), content_type.size()));
-  for (const auto& [name, value] : extra) head.insert(name, value);
-  if (length) {
-    head.content_length(*length);
-  } else if (version >= 11) {
-    head.chunked(true);
-  }
-  head.keep_alive(keep_alive);
-  std::ostringstream text;
-  text << head.base();
-  return std::move(text).str();
-}
 
 class BeastConnection final : public Connection, public std::enable_shared_from_this<BeastConnection> {
 public:
@@ -96,22 +72,6 @@ public:
 
   [[nodiscard]] bool waiting() const override { return phase_ == Phase::Head; }
   [[nodiscard]] Instant waiting_since() const override { return waiting_since_; }
-
-  // Handler's thread.
-  Outbox& outbox() { return outbox_; }
-  void kick() {
-    asio::post(shared_.io, [self = shared_from_this()] { self->pump(); });
-  }
-  void handler_ended(bool answered_whole) {
-    asio::post(shared_.io, [self = shared_from_this(), answered_whole] {
-      self->handler_running_ = false;
-      if (!answered_whole) self->close_after_ = true;
-      if (self->phase_ == Phase::Closed)
-        self->forget_when_done();
-      else
-        self->pump();
-    });
-  }
 
 private:
   enum class Phase { Head, Body, Busy, Refused, Drain, Closed };
@@ -263,7 +223,29 @@ private:
     shared_.pool.submit([self = shared_from_this()] { self->run_handler(); });
   }
 
-  void run_handler(); // handler's thread
+  // Handler's thread, up to handler_ended().
+  void run_handler() {
+    Answer answer(outbox_, {version_, keep_alive_, head_only_},
+                  [this] { asio::post(shared_.io, [self = shared_from_this()] { self->pump(); }); });
+    bool failed = false;
+    try {
+      shared_.handler(request_, answer);
+    } catch (...) { // a handler's bug costs its own request only
+      failed = true;
+    }
+    request_ = Request{};
+    const bool whole = answer.finish(failed);
+    asio::post(shared_.io, [self = shared_from_this(), whole] { self->handler_ended(whole); });
+  }
+
+  void handler_ended(bool answered_whole) {
+    handler_running_ = false;
+    if (!answered_whole) close_after_ = true;
+    if (phase_ == Phase::Closed)
+      forget_when_done();
+    else
+      pump();
+  }
 
   void refuse(int status, std::string_view message) { refuse_with(status, error_body(status, message)); }
 
@@ -274,7 +256,7 @@ private:
     close_after_ = true;
     input_.consume(input_.size());
     parser_.reset();
-    outbox_.put(head_text(status, 11, false, "application/json", {}, body.size()));
+    outbox_.put(head_text(status, {.keep_alive = false}, "application/json", {}, body.size()));
     if (!head_only_) outbox_.put(std::move(body));
     arm_read_deadline(shared_.options.write_timeout);
     start_read();
@@ -382,75 +364,7 @@ private:
   Outbox outbox_;
   std::string outgoing_;
   std::size_t written_ = 0;
-
-  friend class Answer;
 };
-
-// The Response of one request. Handler's thread.
-class Answer : public Response {
-public:
-  explicit Answer(BeastConnection& connection)
-      : connection_(connection),
-        version_(connection.version_),
-        keep_alive_(connection.keep_alive_),
-        head_only_(connection.head_only_) {}
-
-  void send(int status, std::string_view content_type, std::string body, const Headers& extra) override {
-    if (begun_) return;
-    begun_ = whole_ = true;
-    connection_.outbox().put(head_text(status, version_, keep_alive_, content_type, extra, body.size()));
-    if (!head_only_) connection_.outbox().put(std::move(body));
-    connection_.kick();
-  }
-
-  void begin_stream(int status, std::string_view content_type, const Headers& extra) override {
-    if (begun_) return;
-    begun_ = streaming_ = true;
-    const bool chunked = version_ >= 11;
-    connection_.outbox().put(head_text(status, version_, keep_alive_ && chunked, content_type, extra, std::nullopt));
-    connection_.kick();
-  }
-
-  bool write(std::string_view chunk) override {
-    if (!streaming_ || head_only_) return false;
-    if (chunk.empty()) return !connection_.outbox().gone(); // an empty chunk would end the stream
-    std::string text =
-        version_ >= 11 ? beast::buffers_to_string(beast::http::make_chunk(asio::buffer(chunk))) : std::string(chunk);
-    if (!connection_.outbox().put_when_room(std::move(text))) return false;
-    connection_.kick();
-    return true;
-  }
-
-  bool peer_gone() override { return connection_.outbox().gone(); }
-
-  // After the handler: ends a stream, makes up for a missing answer. True when the connection may serve another request.
-  bool finish(bool failed) {
-    if (!begun_) send(500, "application/json", error_body(500, "the request could not be answered"), {});
-    if (!streaming_) return whole_;
-    if (failed || version_ < 11) return false; // cut short: the peer sees that the last chunk is missing
-    if (!head_only_) connection_.outbox().put(beast::buffers_to_string(beast::http::make_chunk_last()));
-    connection_.kick();
-    return true;
-  }
-
-private:
-  BeastConnection& connection_;
-  const unsigned version_;
-  const bool keep_alive_, head_only_;
-  bool begun_ = false, whole_ = false, streaming_ = false;
-};
-
-void BeastConnection::run_handler() {
-  Answer answer(*this);
-  bool failed = false;
-  try {
-    shared_.handler(request_, answer);
-  } catch (...) { // a handler's bug costs its own request only
-    failed = true;
-  }
-  request_ = Request{};
-  handler_ended(answer.finish(failed));
-}
 
 } // namespace
 
@@ -460,11 +374,6 @@ std::shared_ptr<Connection> make_connection(tcp::socket socket, Shared& shared) 
 
 std::string address_text(const tcp::endpoint& endpoint) {
   return fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
-}
-
-std::string refusal_text(int status, std::string_view message, const Headers& extra) {
-  const std::string body = error_body(status, message);
-  return head_text(status, 11, false, "application/json", extra, body.size()) + body;
 }
 
 } // namespace ductl::http

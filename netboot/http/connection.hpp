@@ -40,7 +40,5 @@ public:
 [[nodiscard]] std::shared_ptr<Connection> make_connection(boost::asio::ip::tcp::socket socket, Shared& shared);
 
 [[nodiscard]] std::string address_text(const boost::asio::ip::tcp::endpoint& endpoint); // "127.0.0.1:7411"
-// A whole answer of the server's own, with the end of the connection.
-[[nodiscard]] std::string refusal_text(int status, std::string_view message, const Headers& extra = {});
 
 } // namespace ductl::http

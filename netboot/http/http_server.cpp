@@ -1,4 +1,5 @@
 // Accepts connections, makes room when there are too many, and ends them all in order.
+#include "netboot/http/answer_head.hpp"
 #include "netboot/http/connection.hpp"
 #include "netboot/http/port_holder.hpp"
 

@@ -1,7 +1,7 @@
 // The one HTTP/1.1 server of the house: bounded, with keep-alive, streaming and disconnect detection.
 //
-// Beast is used in connection.cpp only. One network thread moves bytes; each request runs `handler` on a worker
-// thread of the server's own pool, where it may block. Limits are enforced while bytes arrive, before anything is parsed
+// Beast is used in connection.cpp and answer_head.cpp only. One network thread moves bytes; each request runs `handler` on a
+// worker thread of the server's own pool, where it may block. Limits are enforced while bytes arrive, before anything is parsed
 // further: 431 for large headers, 413 for large bodies (never buffered), 408 for slow ones. What is not plainly HTTP/1.1
 // (bare LF, folded headers, two lengths, ...) is 400 and the end of the connection. The server never sees the file system.
 #pragma once

@@ -1,5 +1,5 @@
 #include "agent/client/api_keys.hpp"
-#include "tests/support/tiny_checkpoint.hpp"
+#include "tests/support/files.hpp"
 
 #include <fstream>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 #include "agent/client/serving.hpp"
 #include "agent/client/state_folder.hpp"
 #include "agent/log_tail.hpp"
-#include "tests/support/tiny_checkpoint.hpp"
+#include "tests/support/files.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,23 +16,18 @@
 
 #include <fstream>
 #include <future>
-#include <iterator>
 #include <set>
 
 namespace ductl::agent {
 namespace {
 
+using test::text_of;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
 unsigned mode_of(const std::filesystem::path& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
-}
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 TEST(FlockKey, IsMadeOnceAndKeptPrivate) {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <iterator>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <thread>
@@ -20,19 +19,6 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-void replace_in(const std::filesystem::path& file, const std::string& from, const std::string& to) {
-  std::string text = text_of(file);
-  const std::size_t at = text.find(from);
-  ASSERT_NE(at, std::string::npos);
-  text.replace(at, from.size(), to);
-  std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
-}
 
 void overwrite_tensor(const std::filesystem::path& file, const std::string& tensor, std::uint16_t bits) {
   std::string bytes = text_of(file);

@@ -3,9 +3,7 @@
 
 #include <arpa/inet.h>
 #include <charconv>
-#include <fstream>
 #include <gmock/gmock.h>
-#include <iterator>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,19 +15,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-void replace_in(const std::filesystem::path& file, const std::string& from, const std::string& to) {
-  std::string text = text_of(file);
-  const std::size_t at = text.find(from);
-  ASSERT_NE(at, std::string::npos) << from;
-  text.replace(at, from.size(), to);
-  std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
-}
 
 class Listener { // somebody else's
 public:

@@ -6,17 +6,11 @@
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 
 namespace ductl::test {
 namespace {
 
 constexpr int kTinyEndMarker = 258; // <|im_end|>
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 void write_byte_tokenizer(const std::filesystem::path& file) {
   nlohmann::json vocab = nlohmann::json::object(), added = nlohmann::json::array();

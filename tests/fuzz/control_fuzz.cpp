@@ -43,7 +43,8 @@ void fuzz_http(std::string_view text) {
   HeadScan whole, split;
   const auto state = whole.scan(text);
   auto last = HeadScan::State::Incomplete;
-  for (std::size_t cut = 1; cut <= text.size() && last == HeadScan::State::Incomplete; ++cut) last = split.scan(text.substr(0, cut));
+  for (std::size_t cut = 1; cut <= text.size() && last == HeadScan::State::Incomplete; ++cut)
+    last = split.scan(text.substr(0, cut));
   require(last == state && split.head_bytes() == whole.head_bytes());
   if (const auto target = ductl::http::parse_request_target(text)) require(target->path.find('\0') == std::string::npos);
 }

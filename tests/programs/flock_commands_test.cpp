@@ -2,9 +2,7 @@
 #include "tests/end_to_end/tiny_flock.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <gmock/gmock.h>
-#include <iterator>
 #include <sstream>
 
 namespace ductl::test {
@@ -19,11 +17,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
-}
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 void expect_token_times(const std::filesystem::path& file, std::size_t tokens) {

@@ -3,27 +3,14 @@
 // initial values hide errors), so are fp8 block scales.
 #pragma once
 
+#include "tests/support/files.hpp"
+
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace ductl::test {
-
-// A folder of its own under the system's temporary folder; removed with all it holds when this goes.
-class TempFolder {
-public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
-private:
-  std::filesystem::path path_;
-};
 
 // Tensors in the order of add(), behind one JSON header. Throws std::runtime_error when the file cannot be written.
 class SafetensorsWriter {

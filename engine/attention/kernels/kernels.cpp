@@ -1,19 +1,8 @@
 #include "engine/attention/kernels/kernels.hpp"
 
-#include <cpuid.h>
+#include "inventory/cpu_features.hpp"
 
 namespace ductl::engine {
-namespace {
-
-// F16C is read from cpuid: not every compiler can be asked for it by name. The other two ask the system as well.
-bool cpu_has_avx2() {
-  __builtin_cpu_init();
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  return f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-}
-
-} // namespace
 
 const Kernels& scalar_kernels() {
   static constexpr Kernels kScalar{"scalar",        dense_product_scalar, dense_transposed_scalar,
