@@ -32,7 +32,6 @@ protected:
 
 TEST_F(ChatOnATerminal, StreamsAnswersAndLeavesTheTerminalAsItWas) {
   Terminal terminal(engine_.argv({"chat"}), engine_.options());
-  const std::string before = terminal.modes();
   ASSERT_TRUE(terminal.wait_for(kPrompt)) << terminal.painted();
   EXPECT_THAT(terminal.painted(), HasSubstr("/help"));
   say(terminal, "hello", "echo: hello");
@@ -40,12 +39,11 @@ TEST_F(ChatOnATerminal, StreamsAnswersAndLeavesTheTerminalAsItWas) {
   ASSERT_EQ(engine_.requests().back().at("messages").size(), 3u); // the first message and its answer come along
   terminal.type(kCtrlD);
   EXPECT_EQ(terminal.wait(), 0) << terminal.painted();
-  EXPECT_EQ(terminal.modes(), before);
+  EXPECT_EQ(terminal.modes(), terminal.first_modes());
 }
 
 TEST_F(ChatOnATerminal, CtrlCStopsTheAnswerAndNotTheProgram) {
   Terminal terminal(engine_.argv({"chat"}), engine_.options());
-  const std::string before = terminal.modes();
   ASSERT_TRUE(terminal.wait_for(kPrompt)) << terminal.painted();
   terminal.type(std::string("hang") + kEnter);
   ASSERT_TRUE(terminal.wait_for("partial")) << terminal.painted();
@@ -63,7 +61,7 @@ TEST_F(ChatOnATerminal, CtrlCStopsTheAnswerAndNotTheProgram) {
   EXPECT_EQ(engine_.last_message(), "and on");
   terminal.type(kCtrlD);
   EXPECT_EQ(terminal.wait(), 0) << terminal.painted();
-  EXPECT_EQ(terminal.modes(), before);
+  EXPECT_EQ(terminal.modes(), terminal.first_modes());
 }
 
 TEST_F(ChatOnATerminal, TheArrowUpBringsBackEarlierLinesAlsoOfTheLastChat) {
@@ -109,14 +107,13 @@ TEST_F(ChatOnATerminal, CommandsBeginWithASlash) {
 
 TEST_F(ChatOnATerminal, ATerminatedChatPutsTheTerminalBack) {
   Terminal terminal(engine_.argv({"chat"}), engine_.options());
-  const std::string before = terminal.modes();
   ASSERT_TRUE(terminal.wait_for(kPrompt)) << terminal.painted();
   terminal.type("half a line");
   ASSERT_TRUE(terminal.wait_for("half a line")) << terminal.painted();
-  EXPECT_NE(terminal.modes(), before); // being edited
+  EXPECT_NE(terminal.modes(), terminal.first_modes()); // being edited
   terminal.signal(SIGTERM);
   EXPECT_EQ(terminal.wait(), 143) << terminal.painted();
-  EXPECT_EQ(terminal.modes(), before);
+  EXPECT_EQ(terminal.modes(), terminal.first_modes());
 }
 
 TEST(ChatInAPipe, EveryLineIsAMessageAndStdoutHasOnlyTheAnswers) {

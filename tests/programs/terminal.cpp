@@ -58,6 +58,7 @@ Terminal::Terminal(const std::vector<std::string>& argv, const ProgramOptions& o
   size.ws_row = 24;
   size.ws_col = 80;
   if (openpty(&ours_, &theirs_, nullptr, nullptr, &size) != 0) throw std::runtime_error("there is no pseudo terminal");
+  first_modes_ = modes();
   std::vector<std::string> words = argv;
   if (words.front().find('/') == std::string::npos) words.front() = std::string(DUCTL_BIN_DIR) + "/" + words.front();
   Words arguments(std::move(words)), environment(environment_of(options));

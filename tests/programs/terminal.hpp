@@ -25,6 +25,7 @@ public:
   [[nodiscard]] bool wait_for(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(20));
   [[nodiscard]] const std::string& painted() const { return painted_; }
   [[nodiscard]] std::string modes() const; // of the terminal, as comparable text
+  [[nodiscard]] const std::string& first_modes() const { return first_modes_; } // before the program ran
   void signal(int number) const;
   [[nodiscard]] int wait(std::chrono::seconds limit = std::chrono::seconds(20)); // as ProgramResult::status
 
@@ -34,6 +35,7 @@ private:
   int ours_ = -1, theirs_ = -1; // the second stays open, so that the terminal outlives the program
   pid_t pid_ = -1;
   bool ended_ = false;
+  std::string first_modes_;
   std::string painted_;
   std::size_t found_ = 0;
 };
