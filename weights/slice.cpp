@@ -1,5 +1,7 @@
 #include "weights/slice.hpp"
 
+#include "weights/limits.hpp"
+
 #include <fmt/format.h>
 
 namespace ductl::weights {
@@ -14,6 +16,20 @@ Expected<void> check_channels(int channels, const char* what) {
               fmt::format("{} is {}, but it must be a multiple of {} between {} and {}: a slice is {} channels wide", what,
                           channels, kSliceChannels, kSliceChannels, kSliceChannels * 0xFFFF, kSliceChannels),
               "config.json", "this model cannot be cut into slices; choose another one");
+}
+
+// What the control plane and the wire between host and ducks can carry.
+Expected<void> check_limits(const ModelConfig& config) {
+  const auto beyond = [](const char* what, int value, int limit) {
+    return fail(ErrorCode::kModelUnsupported, fmt::format("{} is {}, but ducks take at most {}", what, value, limit),
+                "config.json", "choose another model");
+  };
+  if (config.hidden > kHiddenMax) return beyond("hidden_size", config.hidden, kHiddenMax);
+  if (config.layers > kLayersMax) return beyond("num_hidden_layers", config.layers, kLayersMax);
+  const int shared = config.moe.shared_experts > 0 ? 1 : 0;
+  if (config.moe.experts > 0 && config.moe.experts_per_token > kChoicesMax - shared)
+    return beyond("num_experts_per_tok", config.moe.experts_per_token, kChoicesMax - shared);
+  return {};
 }
 
 } // namespace
@@ -71,7 +87,8 @@ Expected<void> check_sliceable(const ModelConfig& config) {
     return fail(ErrorCode::kModelUnsupported,
                 fmt::format("hidden_size is {}, but it must be a multiple of 32: a tile is 32 rows high", config.hidden),
                 "config.json", "this model cannot be cut into slices; choose another one");
-  if (config.layers <= 0 || config.layers > 0xFFFF || config.moe.experts > 0xFFFE)
+  if (auto ok = check_limits(config); !ok) return ok;
+  if (config.layers <= 0 || config.moe.experts > 0xFFFE)
     return fail(
         ErrorCode::kModelUnsupported,
         fmt::format("{} layers and {} experts a layer are beyond what slices can number", config.layers, config.moe.experts),

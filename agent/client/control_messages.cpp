@@ -1,5 +1,7 @@
 #include "agent/client/control_messages.hpp"
 
+#include "weights/limits.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -148,7 +150,7 @@ Expected<StoreModel> parse_model(std::string_view text) {
   StoreModel model;
   Fields fields(*object);
   fields.take("model_id", model.model_id, 256);
-  fields.take("hidden", model.hidden, 32, kHiddenMax);
+  fields.take("hidden", model.hidden, 32, weights::kHiddenMax);
   if (model.hidden % 32 != 0) fields.note("'hidden' must be a multiple of 32");
   if (model.model_id.empty()) fields.note("'model_id' is empty");
   if (const json* experts = fields.take_array("experts")) {
@@ -173,8 +175,8 @@ Expected<StoreModel> parse_model(std::string_view text) {
       }
     }
   }
-  if (model.experts.empty() || model.experts.size() > kLayersMax || model.experts.size() != model.exponent.size())
-    fields.note(fmt::format("'experts' and 'exponent' must have one entry a layer, for 1..{} layers", kLayersMax));
+  if (model.experts.empty() || model.experts.size() > weights::kLayersMax || model.experts.size() != model.exponent.size())
+    fields.note(fmt::format("'experts' and 'exponent' must have one entry a layer, for 1..{} layers", weights::kLayersMax));
   return result(fields, std::move(model));
 }
 

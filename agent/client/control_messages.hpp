@@ -11,7 +11,6 @@
 namespace ductl::agent {
 
 inline constexpr std::size_t kJsonBodyBytesMax = 16u << 20;
-inline constexpr int kHiddenMax = 65536, kLayersMax = 1024;
 
 // PUT /v1/model
 [[nodiscard]] std::string model_text(const StoreModel& model);

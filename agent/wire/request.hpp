@@ -5,6 +5,8 @@
 //   f32 or bf16 [tokens][hidden]
 #pragma once
 
+#include "weights/limits.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,9 +14,9 @@
 
 namespace ductl::wire {
 
-inline constexpr int kTokensMax = 64;  // of one request
-inline constexpr int kChoicesMax = 64; // of one token
-inline constexpr int kHiddenMax = 32768;
+inline constexpr int kTokensMax = 64;                    // of one request
+inline constexpr int kChoicesMax = weights::kChoicesMax; // of one token
+inline constexpr int kHiddenMax = weights::kHiddenMax;
 
 struct RequestShape {
   int tokens = 0, hidden = 0, choices = 0; // choices of all tokens together

@@ -84,6 +84,11 @@ public:
                   fmt::format("a round of layer {}, lane {}, {} tokens cannot start (at most {} tokens, one round a lane)",
                               request.layer, request.lane, request.tokens, tokens_max_));
     }
+    for (const auto& choices : request.experts) { // the message's room is cut for so many
+      if (choices.size() > static_cast<std::size_t>(wire::kChoicesMax))
+        return fail(ErrorCode::kInternal, fmt::format("a token of layer {} chooses {} experts, a request carries {}",
+                                                      request.layer, choices.size(), wire::kChoicesMax));
+    }
     rounds_[request.lane]->start(request, exponent_[layer], options_.clock());
     flush();
     return {};

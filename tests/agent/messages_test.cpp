@@ -27,6 +27,7 @@ TEST(ControlMessages, ImpossibleModelsAreRefusedByName) {
   EXPECT_THAT(error("{}"), HasSubstr("'model_id' is missing"));
   EXPECT_THAT(error(R"({"model_id":"","hidden":64,"experts":[1],"exponent":[[1]]})"), HasSubstr("'model_id' is empty"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":65,"experts":[1],"exponent":[[1]]})"), HasSubstr("multiple of 32"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":32800,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":-64,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":64.0,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":99999999999999999999,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));

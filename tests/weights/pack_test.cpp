@@ -1,6 +1,7 @@
 // Packing: what comes out of a slice is what went into the matrices.
 #include "tests/weights/matrices.hpp"
 #include "weights/e4m3.hpp"
+#include "weights/limits.hpp"
 #include "weights/tile.hpp"
 
 #include <gmock/gmock.h>
@@ -236,6 +237,22 @@ TEST(Slices, a_model_that_cannot_be_cut_is_refused_by_the_name_of_the_field) {
   config = moe_config(), config.intermediate = 18440;
   EXPECT_THAT(check_sliceable(config).error().message, HasSubstr("intermediate_size is 18440"));
   config.moe.first_moe_layer = 0; // no dense layer: its size does not matter
+  EXPECT_TRUE(check_sliceable(config));
+}
+
+TEST(Slices, a_model_beyond_what_control_plane_and_wire_carry_is_refused_by_the_name_of_the_field) {
+  ModelConfig config = moe_config();
+  config.hidden = kHiddenMax;
+  config.layers = kLayersMax;
+  config.moe.experts_per_token = kChoicesMax - 1; // and the shared one
+  EXPECT_TRUE(check_sliceable(config));
+  config.hidden = kHiddenMax + 32;
+  EXPECT_THAT(check_sliceable(config).error().message, HasSubstr("hidden_size is 32800"));
+  config = moe_config(), config.layers = kLayersMax + 1;
+  EXPECT_THAT(check_sliceable(config).error().message, HasSubstr("num_hidden_layers is 1025"));
+  config = moe_config(), config.moe.experts_per_token = kChoicesMax;
+  EXPECT_THAT(check_sliceable(config).error().message, HasSubstr("num_experts_per_tok is 64, but ducks take at most 63"));
+  config.moe.shared_experts = 0;
   EXPECT_TRUE(check_sliceable(config));
 }
 
