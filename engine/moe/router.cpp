@@ -3,6 +3,7 @@
 #include "engine/attention/kernels/elementwise.hpp"
 #include "weights/slice.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <fmt/format.h>
@@ -104,8 +105,14 @@ Expected<Router> Router::load(const weights::Checkpoint& checkpoint) {
   std::vector<std::vector<float>> bias(std::size_t(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) {
     if (!config.moe.sigmoid_scores || !weights::is_moe_layer(config, layer)) continue;
-    auto found = checkpoint.vector(fmt::format("model.layers.{}.mlp.gate.e_score_correction_bias", layer), config.moe.experts);
+    const std::string name = fmt::format("model.layers.{}.mlp.gate.e_score_correction_bias", layer);
+    auto found = checkpoint.vector(name, config.moe.experts);
     if (!found) return tl::unexpected(found.error());
+    const auto bad = std::find_if(found->begin(), found->end(), [](float value) { return !std::isfinite(value); });
+    if (bad != found->end())
+      return fail(ErrorCode::kWeightNotFinite, fmt::format("tensor \"{}\" is {} at [{}]", name, *bad, bad - found->begin()),
+                  checkpoint.folder().string(),
+                  "the checkpoint is damaged, or was exported from a run that diverged: fetch it again");
     bias[std::size_t(layer)] = std::move(*found);
   }
   return Router(config, std::move(bias));

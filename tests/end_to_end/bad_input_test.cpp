@@ -1,4 +1,5 @@
 // What users hit: each a clear error with the next step, and nothing half-done left behind.
+#include "netboot/http/http_server.hpp"
 #include "tests/end_to_end/tiny_flock.hpp"
 
 #include <arpa/inet.h>
@@ -19,16 +20,6 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-void overwrite_tensor(const std::filesystem::path& file, const std::string& tensor, std::uint16_t bits) {
-  std::string bytes = text_of(file);
-  std::uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
-  const auto header = nlohmann::json::parse(bytes.substr(sizeof header_bytes, header_bytes));
-  const std::size_t at = sizeof header_bytes + header_bytes + header.at(tensor).at("data_offsets").at(0).get<std::size_t>();
-  std::memcpy(bytes.data() + at, &bits, sizeof bits);
-  std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
-}
 
 struct BadInput : ::testing::Test {
   TinyFlock flock{{.limits_toml = "control_timeout_ms = 1000"}};
@@ -66,7 +57,8 @@ TEST_F(BadInput, AModelTypeThatIsNotKnown) {
 }
 
 TEST_F(BadInput, AWeightThatIsNotANumber) {
-  overwrite_tensor(weights, "model.layers.2.mlp.down_proj.weight", 0x7fc0);
+  constexpr std::uint16_t kNan = 0x7fc0;
+  overwrite_tensor(weights, "model.layers.2.mlp.down_proj.weight", 0, std::as_bytes(std::span(&kNan, 1)));
   up_refuses(AllOf(HasSubstr("error[D0203]"), HasSubstr("model.layers.2.mlp.down_proj.weight")));
 }
 
@@ -124,12 +116,31 @@ TEST_F(BadInput, APortThatSomebodyElseHolds) {
   EXPECT_EQ(again.status, 0) << again.err;
 }
 
+TEST_F(BadInput, AnAgentOfAnotherVersion) {
+  in_addr address{};
+  ASSERT_EQ(inet_pton(AF_INET, flock.address(2).c_str(), &address), 1);
+  http::ServerOptions options;
+  options.address = ntohl(address.s_addr);
+  options.port = 7421;
+  auto stranger = http::Server::start(options, [](const http::Request&, http::Response& response) {
+    response.send(200, "application/json", R"({"protocol": 2, "version": "9.0", "what": "this version cannot know"})");
+  });
+  ASSERT_TRUE(stranger) << stranger.error().text();
+  up_refuses(AllOf(HasSubstr("error[D0302]"), HasSubstr("duck02"), HasSubstr("protocol")));
+  stranger->reset();
+  const ProgramResult again = flock.ductl({"up"});
+  EXPECT_EQ(again.status, 0) << again.err;
+}
+
 TEST_F(BadInput, ADuckThatIsKilledDuringUp) {
-  RunningProgram up(flock.argv({"up"}), flock.options());
+  const OwnPrograms programs(flock);
+  const std::filesystem::path go = programs.hold("duck-agent"); // so that no duck is ready before it is killed
+  RunningProgram up(programs.argv({"up"}), flock.options());
   int pid = 0;
   for (int i = 0; i < 10000 && (pid = flock.pid_of("duck02")) == 0; ++i) std::this_thread::sleep_for(1ms);
   ASSERT_GT(pid, 0);
   ASSERT_EQ(kill(pid, SIGKILL), 0);
+  std::ofstream{go};
   const ProgramResult result = up.wait();
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("duck02"), HasSubstr("log"), HasSubstr("help: ")));

@@ -1,5 +1,7 @@
 #include "engine/moe/router.hpp"
 
+#include "tests/support/tiny_checkpoint.hpp"
+
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -124,6 +126,23 @@ TEST(DeepseekRouter, ADenseLayerIsExpertZero) {
   router.route(0, {}, choice);
   EXPECT_EQ(choice[0].expert, 0);
   EXPECT_EQ(choice[0].weight, 1.0F);
+}
+
+TEST(DeepseekRouter, ABiasThatIsNotANumberIsRefusedByName) {
+  for (const float bad : {std::nanf(""), -INFINITY}) {
+    const test::TempFolder folder;
+    test::write_tiny_checkpoint({.model_type = "deepseek_v3"}, folder.path());
+    test::overwrite_tensor(folder.path() / "model.safetensors", "model.layers.1.mlp.gate.e_score_correction_bias", 5 * sizeof bad,
+                           std::as_bytes(std::span(&bad, 1)));
+    const auto checkpoint = weights::open_checkpoint(folder.path().string());
+    ASSERT_TRUE(checkpoint);
+    const auto router = Router::load(**checkpoint);
+    ASSERT_FALSE(router);
+    EXPECT_EQ(router.error().code, ErrorCode::kWeightNotFinite);
+    EXPECT_NE(router.error().message.find("layers.1.mlp.gate.e_score_correction_bias"), std::string::npos);
+    EXPECT_NE(router.error().message.find("[5]"), std::string::npos);
+    EXPECT_FALSE(router.error().next.empty());
+  }
 }
 
 } // namespace

@@ -249,4 +249,15 @@ void write_tiny_checkpoint(const TinyModel& model, const std::filesystem::path& 
   Builder(model).build().write(folder / "model.safetensors");
 }
 
+void overwrite_tensor(const std::filesystem::path& file, const std::string& tensor, std::size_t offset,
+                      std::span<const std::byte> bytes) {
+  std::string text = text_of(file);
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, text.data(), sizeof header_bytes);
+  const auto header = nlohmann::json::parse(text.substr(sizeof header_bytes, header_bytes));
+  const auto begin = header.at(tensor).at("data_offsets").at(0).get<std::size_t>();
+  std::memcpy(text.data() + sizeof header_bytes + header_bytes + begin + offset, bytes.data(), bytes.size());
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+}
+
 } // namespace ductl::test

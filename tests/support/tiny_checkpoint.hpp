@@ -54,6 +54,10 @@ struct TinyModel {
 // Writes config.json and model.safetensors into `folder` (which exists).
 void write_tiny_checkpoint(const TinyModel& model, const std::filesystem::path& folder);
 
+// Writes over bytes of one tensor of a safetensors file, from `offset` on.
+void overwrite_tensor(const std::filesystem::path& file, const std::string& tensor, std::size_t offset,
+                      std::span<const std::byte> bytes);
+
 // Normal variates from a seed, the same everywhere.
 class TinyRandom {
 public:
