@@ -135,6 +135,7 @@ public:
     for (const auto& [id, slice] : chosen) {
       if (digest_of({slice.bytes.get(), size}) == slice.digest) continue;
       const std::lock_guard lock(mutex_);
+      if (is_active(id, slice.bytes.get())) set_active(nullptr);
       const auto found = slices_.find(id);
       if (found == slices_.end() || found->second.bytes != slice.bytes) continue; // dropped or replaced meanwhile
       slices_.erase(found);
@@ -217,6 +218,13 @@ private:
       while (at < layer.slices.size() && layer.slices[at].expert < expert) ++at;
       layer.first[expert] = static_cast<std::uint32_t>(at);
     }
+  }
+
+  [[nodiscard]] bool is_active(SliceId id, const std::byte* bytes) const {
+    const auto index = active();
+    if (!index || id.layer >= index->layers.size()) return false;
+    const auto& slices = index->layers[id.layer].slices;
+    return std::any_of(slices.begin(), slices.end(), [&](const ActiveSlice& slice) { return slice.bytes == bytes; });
   }
 
   void set_active(std::shared_ptr<const ActiveIndex> index) {

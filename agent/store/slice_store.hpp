@@ -59,7 +59,8 @@ public:
   [[nodiscard]] virtual std::vector<weights::HeldSlice> list(int layer) const = 0; // sorted by id
   [[nodiscard]] virtual std::uint64_t count() const = 0;
   [[nodiscard]] virtual std::uint64_t bytes() const = 0;
-  // Re-hashes up to `bytes_max` bytes, going round; returns the slices found damaged (they are dropped).
+  // Re-hashes up to `bytes_max` bytes, going round; returns the slices found damaged. They are dropped, and when one of them is
+  // in the active index that index ends: nothing is computed with it any more.
   virtual std::vector<weights::SliceId> scrub(std::uint64_t bytes_max) = 0;
   // Builds the index of exactly these slices and makes it the active one. All must be held.
   [[nodiscard]] virtual Expected<void> activate(std::uint32_t epoch, std::span<const weights::SliceId> ids) = 0;

@@ -118,8 +118,9 @@ Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::
   std::vector<std::string> lost;
   for (std::size_t i = 0; i < observed.ducks.size(); ++i) {
     const ObservedDuck& duck = observed.ducks[i];
-    const bool in_session =
-        contains(serving_ducks, duck.name) && duck.hello && session != 0 && duck.hello->session_tag == session;
+    const bool in_session = contains(serving_ducks, duck.name) && duck.hello && session != 0 &&
+                            duck.hello->session_tag == session &&
+                            duck.hello->epoch != 0; // 0: it found a damaged slice among those it computes with
     result.ducks.push_back(duck.hello ? diagnose_answering(desired, observed, i, engine_well && in_session)
                                       : diagnose_silent(duck));
     if (duck.hello) note_shortage(desired.ducks[i], *duck.hello, result.ducks.back());

@@ -155,6 +155,8 @@ TEST(SliceStore, ScrubbingFindsDamageAndGoesRound) {
   for (const SliceId id : ids) ASSERT_TRUE(put(*store, SmallSlice(id)));
   ASSERT_TRUE(store->activate(1, ids));
   const auto index = store->active();
+  EXPECT_TRUE(store->scrub(100 * weights::slice_layout(64).bytes).empty());
+  EXPECT_EQ(store->active(), index) << "sound slices stay in use";
   const_cast<std::byte*>(index->layers[1].slices[3].bytes)[5] ^= std::byte{4}; // a bit flips
   const std::size_t one = weights::slice_layout(64).bytes;
   std::vector<SliceId> damaged;
@@ -163,7 +165,25 @@ TEST(SliceStore, ScrubbingFindsDamageAndGoesRound) {
   EXPECT_EQ(damaged, (std::vector<SliceId>{{1, 1, 3}}));
   EXPECT_EQ(store->count(), 4u);
   EXPECT_EQ(store->list(1).size(), 4u);
+  EXPECT_EQ(store->active(), nullptr) << "no round may use the damaged one";
   EXPECT_TRUE(store->scrub(100 * one).empty());
+  ASSERT_TRUE(put(*store, SmallSlice({1, 1, 3}))); // what `ductl up` does
+  ASSERT_TRUE(store->activate(1, ids));
+  EXPECT_EQ(store->active()->layers[1].slices.size(), 5u);
+}
+
+TEST(SliceStore, DamageInASliceThatNoEpochUsesLeavesTheActiveOnesAlone) {
+  const auto store = make_slice_store();
+  ASSERT_TRUE(store->set_model(small_model()));
+  ASSERT_TRUE(put(*store, SmallSlice({1, 1, 0})));
+  ASSERT_TRUE(put(*store, SmallSlice({1, 1, 1})));
+  ASSERT_TRUE(store->activate(1, std::vector<SliceId>{{1, 1, 0}, {1, 1, 1}}));
+  const std::byte* idle = store->active()->layers[1].slices[1].bytes;
+  ASSERT_TRUE(store->activate(2, std::vector<SliceId>{{1, 1, 0}}));
+  const_cast<std::byte*>(idle)[5] ^= std::byte{4};
+  EXPECT_EQ(store->scrub(1 << 20), (std::vector<SliceId>{{1, 1, 1}}));
+  ASSERT_NE(store->active(), nullptr);
+  EXPECT_EQ(store->active()->epoch, 2u);
 }
 
 TEST(SliceStore, ManyThreadsMayUseIt) {

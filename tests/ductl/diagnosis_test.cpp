@@ -48,6 +48,17 @@ TEST_F(DiagnosisTest, NamesTheDuckThatTheEngineLost) {
   EXPECT_EQ(result.ducks[0].stage, Stage::Serving);
 }
 
+TEST_F(DiagnosisTest, ADuckThatDroppedADamagedSliceIsLostToTheEngine) {
+  raise();
+  --flock.ducks[1].held;
+  flock.ducks[1].epoch = 0; // it computes no more
+  const Diagnosis result = look();
+  EXPECT_FALSE(result.serving);
+  EXPECT_THAT(result.reason, HasSubstr("has lost duck1"));
+  EXPECT_EQ(result.ducks[1].stage, Stage::Filling);
+  EXPECT_THAT(result.next, HasSubstr("ductl up"));
+}
+
 TEST_F(DiagnosisTest, TellsTheEnginesOwnReason) {
   raise();
   flock.engine_broken = true;
