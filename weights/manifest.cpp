@@ -55,8 +55,8 @@ struct FreeAligned {
 // outcome does not depend on the threads.
 class PackRun {
 public:
-  PackRun(const Checkpoint& checkpoint, const std::function<void(int, int)>& progress)
-      : checkpoint_(checkpoint), progress_(progress) {
+  PackRun(const Checkpoint& checkpoint, const std::function<void(int, int)>& progress, const std::function<bool()>& stop)
+      : checkpoint_(checkpoint), progress_(progress), stop_(stop) {
     const ModelConfig& config = checkpoint.config();
     for (int layer = 0; layer < config.layers; ++layer) {
       const int experts = expert_count(config, layer);
@@ -84,7 +84,9 @@ private:
     const std::unique_ptr<std::byte, FreeAligned> buffer(
         static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kSliceAlignment})));
     for (std::size_t i = next_++; i < units_.size() && !failed_; i = next_++) {
-      auto packed = pack_expert(checkpoint_, units_[i], {buffer.get(), bytes});
+      const bool stopped = stop_ && stop_();
+      auto packed = stopped ? fail(ErrorCode::kCancelled, "interrupted", {}, "the same command begins the packing anew")
+                            : pack_expert(checkpoint_, units_[i], {buffer.get(), bytes});
       const std::lock_guard lock(mutex_);
       if (!packed)
         note_error(i, packed.error());
@@ -111,6 +113,7 @@ private:
 
   const Checkpoint& checkpoint_;
   const std::function<void(int, int)>& progress_;
+  const std::function<bool()>& stop_;
   std::vector<Unit> units_;
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> failed_{false};
@@ -166,10 +169,11 @@ std::string model_id(const Checkpoint& checkpoint) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-Expected<Manifest> make_manifest(const Checkpoint& checkpoint, int threads, const std::function<void(int, int)>& progress) {
+Expected<Manifest> make_manifest(const Checkpoint& checkpoint, int threads, const std::function<void(int, int)>& progress,
+                                 const std::function<bool()>& stop) {
   const ModelConfig& config = checkpoint.config();
   if (auto ok = check_sliceable(config); !ok) return tl::unexpected<Error>(ok.error());
-  PackRun run(checkpoint, progress);
+  PackRun run(checkpoint, progress, stop);
   if (auto ok = run.run(threads); !ok) return tl::unexpected<Error>(ok.error());
   Manifest manifest;
   manifest.model_id = model_id(checkpoint);
@@ -181,11 +185,11 @@ Expected<Manifest> make_manifest(const Checkpoint& checkpoint, int threads, cons
 }
 
 Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, const std::filesystem::path& cache, int threads,
-                                   const std::function<void(int, int)>& progress) {
+                                   const std::function<void(int, int)>& progress, const std::function<bool()>& stop) {
   const std::filesystem::path file = manifest_file(cache, model_id(checkpoint));
   // A file that is missing, damaged or another model's is simply made again.
   if (auto cached = load_manifest(file); cached && cached->model_id == model_id(checkpoint)) return cached;
-  auto made = make_manifest(checkpoint, threads, progress);
+  auto made = make_manifest(checkpoint, threads, progress, stop);
   if (!made) return made;
   if (auto ok = save_manifest(*made, file); !ok) return tl::unexpected<Error>(ok.error());
   return made;

@@ -31,9 +31,11 @@ struct Manifest {
 };
 
 [[nodiscard]] std::string model_id(const Checkpoint& checkpoint);
-// Packs every slice once to find digests and exponents. Progress: called with layers done and layers in all.
+// Packs every slice once to find digests and exponents. Progress: called with layers done and layers in all. `stop` is asked
+// before each expert, from any thread: once it is true the outcome is kCancelled.
 [[nodiscard]] Expected<Manifest> make_manifest(const Checkpoint& checkpoint, int threads,
-                                               const std::function<void(int, int)>& progress = {});
+                                               const std::function<void(int, int)>& progress = {},
+                                               const std::function<bool()>& stop = {});
 [[nodiscard]] Expected<Manifest> load_manifest(const std::filesystem::path& file);
 [[nodiscard]] Expected<void> save_manifest(const Manifest& manifest, const std::filesystem::path& file); // write, fsync, rename
 // Where obtain_manifest() keeps it.
@@ -42,7 +44,8 @@ struct Manifest {
 }
 // The cached one when it belongs to this checkpoint, else made and saved. `cache` = $XDG_CACHE_HOME/ductl.
 [[nodiscard]] Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, const std::filesystem::path& cache, int threads,
-                                                 const std::function<void(int, int)>& progress = {});
+                                                 const std::function<void(int, int)>& progress = {},
+                                                 const std::function<bool()>& stop = {});
 
 // A layer's digest as one number, for comparing whole layers: XXH3 over (expert, index, digest) of `slices`, sorted.
 struct HeldSlice {

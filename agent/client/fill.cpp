@@ -132,9 +132,10 @@ private:
 
 // The next body is packed while this one is on its way.
 Expected<void> send_slices(ControlClient& client, Packer& packer, FillProgress& progress,
-                           const std::function<void(const FillProgress&)>& report) {
+                           const std::function<void(const FillProgress&)>& report, const std::function<bool()>& stop) {
   Expected<Body> body = packer.next_body();
   while (body) {
+    if (stop && stop()) return fail(ErrorCode::kCancelled, "interrupted", {}, "the same command goes on where this one stopped");
     std::future<Expected<Body>> next;
     if (!packer.done()) next = std::async(std::launch::async, [&packer] { return packer.next_body(); });
     const auto sent = client.put(body->slices);
@@ -154,7 +155,7 @@ Expected<void> send_slices(ControlClient& client, Packer& packer, FillProgress& 
 
 Expected<void> fill_duck(ControlClient& client, const FillPlan& plan, const weights::Checkpoint& checkpoint,
                          const weights::Manifest& manifest, const weights::Placement& placement, int duck,
-                         const std::function<void(const FillProgress&)>& progress) {
+                         const std::function<void(const FillProgress&)>& progress, const std::function<bool()>& stop) {
   FillProgress done;
   done.bytes_total = plan.send_bytes;
   done.slices_total = static_cast<int>(plan.send.size());
@@ -163,7 +164,7 @@ Expected<void> fill_duck(ControlClient& client, const FillPlan& plan, const weig
   }
   if (!plan.send.empty()) {
     Packer packer(checkpoint, manifest, plan.send);
-    if (auto sent = send_slices(client, packer, done, progress); !sent) return sent;
+    if (auto sent = send_slices(client, packer, done, progress, stop); !sent) return sent;
   }
   if (plan.activate) {
     if (auto active = client.activate(placement.epoch, placement.slices_of(duck)); !active) return active;

@@ -25,10 +25,12 @@ struct FillProgress {
   std::uint64_t bytes_sent = 0, bytes_total = 0;
   int slices_sent = 0, slices_total = 0;
 };
-// Packs and sends. Reports after each body. Re-checks nothing: plan_fill again to see that it is done.
+// Packs and sends. Reports after each body. Re-checks nothing: plan_fill again to see that it is done. `stop` is asked before
+// each body: once it is true the outcome is kCancelled, and what was sent stays.
 [[nodiscard]] Expected<void> fill_duck(ControlClient& client, const FillPlan& plan, const weights::Checkpoint& checkpoint,
                                        const weights::Manifest& manifest, const weights::Placement& placement, int duck,
-                                       const std::function<void(const FillProgress&)>& progress);
+                                       const std::function<void(const FillProgress&)>& progress,
+                                       const std::function<bool()>& stop = {});
 
 [[nodiscard]] StoreModel store_model(const weights::Manifest& manifest);
 

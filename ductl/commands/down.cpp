@@ -48,7 +48,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   const InterruptWatch interrupts;
   WalkView view(context);
   reconcile::WalkOptions walk;
-  walk.interrupted = [] { return InterruptWatch::signal() != 0; };
+  walk.interrupted = [&view] { return view.interrupted(); };
   walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
   const reconcile::ReconcileReport report = reconcile::lower_flock(flock, walk);
   view.close();

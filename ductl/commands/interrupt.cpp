@@ -1,6 +1,7 @@
 #include "ductl/commands/interrupt.hpp"
 
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <csignal>
 #include <unistd.h>
@@ -12,14 +13,14 @@ constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 constexpr int kSignalBase = 128; // the shell's convention: 130, 143, 129
 
-volatile std::sig_atomic_t caught = 0;
-volatile std::sig_atomic_t second_ends = 1;
+std::atomic<int> caught{0}; // written in the signal handler, read by any thread
+std::atomic<bool> second_ends{true};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 bool watching = false;
 std::array<struct sigaction, kSignals.size()> before;
 
 void remember(int number) {
-  if (caught != 0 && second_ends != 0) ::_exit(kSignalBase + number);
-  caught = number;
+  if (caught.exchange(number) != 0 && second_ends) ::_exit(kSignalBase + number);
 }
 
 } // namespace
@@ -28,7 +29,7 @@ InterruptWatch::InterruptWatch(SecondSignal second) {
   assert(!watching);
   watching = true;
   caught = 0;
-  second_ends = second == SecondSignal::Ends ? 1 : 0;
+  second_ends = second == SecondSignal::Ends;
   struct sigaction action {};
   action.sa_handler = remember; // without SA_RESTART: what blocks comes back with EINTR and asks
   sigemptyset(&action.sa_mask);

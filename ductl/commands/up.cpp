@@ -51,7 +51,7 @@ ExitCode run_up(CommandContext& context, const std::string& chat_format) {
   reconcile::LocalFlock flock(with_chat_format(*inventory, chat_format), agent::state_folder(inventory->name));
   WalkView view(context);
   reconcile::WalkOptions walk;
-  walk.interrupted = [] { return InterruptWatch::signal() != 0; };
+  walk.interrupted = [&view] { return view.interrupted(); };
   walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
 
   const reconcile::ReconcileReport report = reconcile::raise_flock(flock, walk);
@@ -59,11 +59,12 @@ ExitCode run_up(CommandContext& context, const std::string& chat_format) {
   if (!report.converged()) return report_errors(context, report.errors);
   std::optional<std::int64_t> first_token_ms;
   if (report.actions > 0) { // what has changed must show that it works
-    const auto answered = reconcile::ask_one_token(inventory->engine.api_address, report.observed.engine.api_port,
-                                                   agent::own_api_key(flock.state().api_keys()), kFirstTokenLimit);
+    const auto answered =
+        reconcile::ask_one_token(inventory->engine.api_address, report.observed.engine.api_port,
+                                 agent::own_api_key(flock.state().api_keys()), kFirstTokenLimit, walk.interrupted);
     if (!answered) {
       Error error = answered.error();
-      error.place = flock.state().log(reconcile::kEngineProcess).string();
+      if (error.code != ErrorCode::kCancelled) error.place = flock.state().log(reconcile::kEngineProcess).string();
       return report_errors(context, {&error, 1});
     }
     first_token_ms = milliseconds_since(start);

@@ -38,8 +38,25 @@ view::Moment moment() { return {Clock::now(), std::chrono::system_clock::now()};
 
 } // namespace
 
-void WalkView::show(const view::StageProgress& progress) { context_.err.write(painter_.update(progress, moment())); }
-void WalkView::close() { context_.err.write(painter_.close()); }
+void WalkView::show(const view::StageProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  context_.err.write(painter_.update(progress, moment()));
+}
+
+void WalkView::close() {
+  const std::lock_guard lock(mutex_);
+  context_.err.write(painter_.close());
+}
+
+bool WalkView::interrupted() {
+  if (InterruptWatch::signal() == 0) return false;
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(told_, true)) {
+    context_.err.write(painter_.close());
+    context_.say("interrupted: stopping");
+  }
+  return true;
+}
 
 std::string action_text(const Action& action) {
   const ActionWords words = words_of(action.kind);

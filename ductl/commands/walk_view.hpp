@@ -5,20 +5,24 @@
 #include "ductl/reconcile/planner.hpp"
 #include "ductl/view/progress.hpp"
 
+#include <mutex>
 #include <span>
 
 namespace ductl::commands {
 
-// Paints on the context's stderr. Not thread-safe: the reconciler reports one stage at a time.
+// Paints on the context's stderr, and says once that an interruption was heard. Any thread.
 class WalkView {
 public:
   explicit WalkView(CommandContext& context)
       : context_(context), painter_(context.err.is_terminal, context.err.colour, context.err.columns) {}
   void show(const view::StageProgress& progress);
-  void close(); // before anything else is written to stderr
+  void close();                     // before anything else is written to stderr
+  [[nodiscard]] bool interrupted(); // as InterruptWatch::signal() has it
 
 private:
   CommandContext& context_;
+  std::mutex mutex_; // below
+  bool told_ = false;
   view::ProgressPainter painter_;
 };
 

@@ -19,6 +19,7 @@ namespace ductl::power {
 namespace {
 
 constexpr std::size_t kReadyLineMax = 64 * 1024;
+constexpr std::chrono::milliseconds kLook{100}; // for an interruption, while a child is waited for
 constexpr const char* kFreeSomething = "end other programs, or raise the limits that `ulimit -a` shows, and try again";
 constexpr int kAboveAll = 16; // descriptors of ours are moved up here before they are laid on 0..4
 
@@ -203,14 +204,18 @@ std::optional<Expected<ReadyReport>> parse_ready_line(const std::string& line) {
 }
 
 Expected<ReadyReport> await_ready(const ReadyPipe& pipe, std::chrono::milliseconds limit, ErrorCode code, const std::string& who,
-                                  const std::filesystem::path& log, const std::filesystem::path& output) {
+                                  const std::filesystem::path& log, const std::filesystem::path& output,
+                                  const std::function<bool()>& interrupted) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::string line;
   while (line.size() < kReadyLineMax && line.find('\n') == std::string::npos) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd poller{pipe.fd(), POLLIN, 0};
-    const int ready = left.count() > 0 ? poll(&poller, 1, static_cast<int>(left.count())) : 0;
+    const int ready = left.count() > 0 ? poll(&poller, 1, static_cast<int>(std::min(left, kLook).count())) : 0;
+    if (ready <= 0 && interrupted())
+      return fail(ErrorCode::kCancelled, "interrupted", {}, "the same command goes on where this one stopped");
     if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && left > kLook) continue;
     if (ready == 0) {
       return fail(code, fmt::format("{} did not become ready within {} s", who, limit.count() / 1000), log.string(),
                   "read the log; a slow machine may need a longer limits.boot_timeout_s");

@@ -49,10 +49,11 @@ struct ReadyReport {
   std::uint16_t control_port = 0, data_port = 0, api_port = 0;
 };
 // Waits for the one JSON line. {"ready":false} gives the child's own error; an end without a line or `limit` passing gives
-// `code` with the log named. The caller stops the process after an error.
+// `code` with the log named; `interrupted` (asked ten times a second) turning true gives kCancelled. The caller stops the process
+// after an error.
 [[nodiscard]] Expected<ReadyReport> await_ready(const ReadyPipe& pipe, std::chrono::milliseconds limit, ErrorCode code,
                                                 const std::string& who, const std::filesystem::path& log,
-                                                const std::filesystem::path& output);
+                                                const std::filesystem::path& output, const std::function<bool()>& interrupted);
 
 // The line's meaning, apart from the pipe. Nothing = not a report.
 [[nodiscard]] std::optional<Expected<ReadyReport>> parse_ready_line(const std::string& line);

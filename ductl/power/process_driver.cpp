@@ -24,7 +24,7 @@ public:
       return saved;
     }
     const auto ready = await_ready(launched->ready, options_.ready_limit, ErrorCode::kPower, "duck " + duck.name,
-                                   options_.state.log(duck.name), output(duck));
+                                   options_.state.log(duck.name), output(duck), [] { return false; });
     if (!ready) {
       (void)stop_process(record, kEndGrace);
       remove_record(run_file);

@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kEndGrace{2000};
 } // namespace
 
 Expected<void> check_engine(const FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
-                            const ObservedEngine& engine) {
+                            const ObservedEngine& engine, const std::function<bool()>& interrupted) {
   const auto program = power::sibling_program(kEngineProcess);
   if (!program) return tl::unexpected(program.error());
   const bool port_is_ours = engine.running && engine.api_port == flock.engine.api_port;
@@ -26,8 +26,8 @@ Expected<void> check_engine(const FlockModel& model, const inventory::Flock& flo
                                    std::to_string(power::kReadyDescriptor)},
                      .output = output});
   if (!launched) return tl::unexpected(launched.error());
-  const auto ready =
-      power::await_ready(launched->ready, kCheckLimit, ErrorCode::kEngineStart, "the engine's check", output, output);
+  const auto ready = power::await_ready(launched->ready, kCheckLimit, ErrorCode::kEngineStart, "the engine's check", output,
+                                        output, interrupted);
   (void)power::stop_process(launched->record, kEndGrace); // it ends by itself; only one that hangs is stopped
   std::error_code ignored;
   if (!ready) return tl::unexpected(ready.error());

@@ -7,8 +7,9 @@
 
 namespace ductl::reconcile {
 
-// Runs `duck-engine check` and waits for it. The error is the engine's own. A running engine of ours may hold the API's port.
+// Runs `duck-engine check` and waits for it. The error is the engine's own, or kCancelled once `interrupted` is true. A running
+// engine of ours may hold the API's port.
 [[nodiscard]] Expected<void> check_engine(const FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
-                                          const ObservedEngine& engine);
+                                          const ObservedEngine& engine, const std::function<bool()>& interrupted);
 
 } // namespace ductl::reconcile

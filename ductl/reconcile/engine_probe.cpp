@@ -15,6 +15,7 @@ constexpr const char* kOneToken = R"({"messages":[{"role":"user","content":"Hi"}
 struct Reply {
   long status = 0; // 0 = no answer
   std::string body = {}, trouble = {};
+  bool interrupted = false;
 };
 
 std::size_t take_body(char* data, std::size_t size, std::size_t count, void* user) {
@@ -24,8 +25,12 @@ std::size_t take_body(char* data, std::size_t size, std::size_t count, void* use
   return size * count;
 }
 
+int look_for_interruption(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return (*static_cast<const std::function<bool()>*>(user))() ? 1 : 0;
+}
+
 Reply ask(inventory::Ipv4 address, std::uint16_t port, const char* path, const char* post, const std::string& key,
-          std::chrono::milliseconds limit) {
+          std::chrono::milliseconds limit, const std::function<bool()>& interrupted) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);
@@ -42,11 +47,15 @@ Reply ask(inventory::Ipv4 address, std::uint16_t port, const char* path, const c
   curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, static_cast<long>(limit.count()));
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, take_body);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &reply.body);
+  curl_easy_setopt(curl.get(), CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(curl.get(), CURLOPT_XFERINFOFUNCTION, look_for_interruption);
+  curl_easy_setopt(curl.get(), CURLOPT_XFERINFODATA, &interrupted);
   if (post) {
     curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDS, post);
     curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
   }
   const CURLcode code = curl_easy_perform(curl.get());
+  reply.interrupted = code == CURLE_ABORTED_BY_CALLBACK;
   if (code != CURLE_OK) {
     reply.trouble = fmt::format("{}: {}", url, curl_easy_strerror(code));
     return reply;
@@ -68,15 +77,17 @@ std::string reason_of(const Reply& reply) {
 } // namespace
 
 EngineHealth engine_health(inventory::Ipv4 address, std::uint16_t port, std::chrono::milliseconds limit) {
-  const Reply reply = ask(address, port, "/health", nullptr, {}, limit);
+  const Reply reply = ask(address, port, "/health", nullptr, {}, limit, [] { return false; });
   if (reply.status == 0) return {.reason = reply.trouble};
   if (reply.status == 200) return {.healthy = true};
   return {.reason = reason_of(reply)};
 }
 
-Expected<void> ask_one_token(inventory::Ipv4 address, std::uint16_t port, const std::string& key,
-                             std::chrono::milliseconds limit) {
-  const Reply reply = ask(address, port, "/v1/chat/completions", kOneToken, key, limit);
+Expected<void> ask_one_token(inventory::Ipv4 address, std::uint16_t port, const std::string& key, std::chrono::milliseconds limit,
+                             const std::function<bool()>& interrupted) {
+  const Reply reply = ask(address, port, "/v1/chat/completions", kOneToken, key, limit, interrupted);
+  if (reply.interrupted)
+    return fail(ErrorCode::kCancelled, "interrupted before the first token came", {}, "the flock is up; ask it with ductl run");
   if (reply.status == 200) return {};
   return fail(ErrorCode::kEngineStart, "the engine gives no token: " + (reply.status == 0 ? reply.trouble : reason_of(reply)), {},
               "read the engine's log");

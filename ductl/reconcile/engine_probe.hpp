@@ -6,6 +6,7 @@
 #include "inventory/inventory.hpp"
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace ductl::reconcile {
@@ -16,8 +17,9 @@ struct EngineHealth {
 };
 [[nodiscard]] EngineHealth engine_health(inventory::Ipv4 address, std::uint16_t port, std::chrono::milliseconds limit);
 
-// Asks for one token and waits for it. `key` is the API's, empty where it needs none.
+// Asks for one token and waits for it. `key` is the API's, empty where it needs none. kCancelled once `interrupted` is true
+// (asked about once a second).
 [[nodiscard]] Expected<void> ask_one_token(inventory::Ipv4 address, std::uint16_t port, const std::string& key,
-                                           std::chrono::milliseconds limit);
+                                           std::chrono::milliseconds limit, const std::function<bool()>& interrupted);
 
 } // namespace ductl::reconcile

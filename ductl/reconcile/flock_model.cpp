@@ -111,9 +111,9 @@ Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock,
 }
 
 Expected<void> place_model(FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
-                           const std::function<void(int, int)>& progress) {
+                           const std::function<void(int, int)>& progress, const std::function<bool()>& interrupted) {
   const std::filesystem::path cache = agent::cache_folder();
-  auto manifest = weights::obtain_manifest(*model.checkpoint, cache, packing_threads(), progress);
+  auto manifest = weights::obtain_manifest(*model.checkpoint, cache, packing_threads(), progress, interrupted);
   if (!manifest) return tl::unexpected(manifest.error());
   model.manifest = std::move(*manifest);
   model.manifest_file = weights::manifest_file(cache, model.manifest.model_id);

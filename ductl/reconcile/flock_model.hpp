@@ -29,9 +29,10 @@ struct FlockModel {
 [[nodiscard]] Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
                                        std::uint64_t reclaimable_bytes);
 
-// Manifest (from the cache, or by packing every slice once: `progress` with layers done and in all) and placement.
+// Manifest (from the cache, or by packing every slice once: `progress` with layers done and in all; kCancelled once `interrupted`
+// is true) and placement.
 [[nodiscard]] Expected<void> place_model(FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
-                                         const std::function<void(int, int)>& progress);
+                                         const std::function<void(int, int)>& progress, const std::function<bool()>& interrupted);
 
 // Before any duck acts on it, so that the next command starts from this placement.
 [[nodiscard]] Expected<void> save_changed_placement(const FlockModel& model, const agent::StateFolder& state);

@@ -36,6 +36,7 @@ struct LocalFlock::Impl final : FlockHands {
   bool stats = false;
   std::function<void(const std::string&, const agent::FillProgress&)> on_fill = [](const std::string&,
                                                                                    const agent::FillProgress&) {};
+  std::function<bool()> interrupted = [] { return false; };
 
   Impl(inventory::Flock f, agent::StateFolder s) : flock(std::move(f)), state(std::move(s)) {
     if (auto known = agent::load_flock_key(state.key())) key = std::move(*known);
@@ -214,7 +215,8 @@ struct LocalFlock::Impl final : FlockHands {
     if (!filled) {
       done = tl::unexpected(filled.error());
     } else if (!filled->empty()) {
-      done = agent::fill_duck(agent, *filled, *model->checkpoint, model->manifest, model->placement, number, progress);
+      done =
+          agent::fill_duck(agent, *filled, *model->checkpoint, model->manifest, model->placement, number, progress, interrupted);
     }
     if (!done) return tl::unexpected(fill_error(duck, done.error()));
     return sent;
@@ -256,7 +258,7 @@ struct LocalFlock::Impl final : FlockHands {
     Expected<void> saved = power::save_record(record, run_file);
     if (saved) {
       const auto ready =
-          power::await_ready(launched->ready, kEngineReadyLimit, ErrorCode::kEngineStart, "the engine", log, output);
+          power::await_ready(launched->ready, kEngineReadyLimit, ErrorCode::kEngineStart, "the engine", log, output, interrupted);
       if (ready) {
         record.api_port = ready->api_port;
         return power::save_record(record, run_file);
@@ -287,6 +289,7 @@ void LocalFlock::ask_for_stats(bool stats) { impl_->stats = stats; }
 void LocalFlock::on_fill(std::function<void(const std::string&, const agent::FillProgress&)> callback) {
   impl_->on_fill = std::move(callback);
 }
+void LocalFlock::on_interrupt(std::function<bool()> interrupted) { impl_->interrupted = std::move(interrupted); }
 FlockHands& LocalFlock::hands() { return *impl_; }
 const inventory::Flock& LocalFlock::flock() const { return impl_->flock; }
 const agent::StateFolder& LocalFlock::state() const { return impl_->state; }

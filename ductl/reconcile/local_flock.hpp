@@ -24,6 +24,8 @@ public:
   void ask_for_stats(bool stats);
   // Progress of one duck's filling; from the threads that fill.
   void on_fill(std::function<void(const std::string& duck, const agent::FillProgress&)> callback);
+  // Asked while the engine is started or a duck filled, from any thread: true ends that with kCancelled.
+  void on_interrupt(std::function<bool()> interrupted);
 
   [[nodiscard]] FlockHands& hands();
   [[nodiscard]] const inventory::Flock& flock() const;

@@ -122,7 +122,7 @@ Expected<void> check_start(const LocalFlock& flock, const FlockModel& model, con
   if (!starts_engine(plan)) return {};
   view::StageProgress stage{.stage = "checking", .total = 1, .detail = "model and API, as the engine will take them"};
   walk.on_stage(stage);
-  auto checked = check_engine(model, flock.flock(), flock.state(), observed.engine);
+  auto checked = check_engine(model, flock.flock(), flock.state(), observed.engine, walk.interrupted);
   stage.state = checked ? view::StageState::Done : view::StageState::Failed;
   stage.done = checked ? 1 : 0;
   stage.detail.clear();
@@ -144,7 +144,8 @@ Expected<FlockModel> ready_model(const LocalFlock& flock, const WalkOptions& wal
                    .total = total,
                    .detail = done == total ? "" : "layers, once a model"});
   };
-  if (auto placed = place_model(*model, flock.flock(), flock.state(), packing); !placed) return tl::unexpected(placed.error());
+  if (auto placed = place_model(*model, flock.flock(), flock.state(), packing, walk.interrupted); !placed)
+    return tl::unexpected(placed.error());
   return model;
 }
 
@@ -166,10 +167,12 @@ ReconcileReport raise_flock(LocalFlock& flock, const WalkOptions& walk) {
   StageBoard board(walk.on_stage);
   flock.use_model(&*model);
   flock.on_fill([&](const std::string& duck, const agent::FillProgress& progress) { board.fill(duck, progress); });
+  flock.on_interrupt(walk.interrupted);
   ReconcileOptions options = reconcile_options(flock, walk, board, *log);
   options.check = [&](const Plan& plan, const Observed& observed) { return check_start(flock, *model, walk, plan, observed); };
   ReconcileReport report = reconcile(flock.hands(), desired, options);
   flock.on_fill([](const std::string&, const agent::FillProgress&) {});
+  flock.on_interrupt([] { return false; });
   flock.use_model(nullptr);
   if (report.converged() && walk.goal == Goal::Filled) {
     const auto saved = agent::save_serving(serving_with_ports(desired, report.observed), flock.state().serving());

@@ -7,8 +7,8 @@
 namespace ductl::reconcile {
 
 struct WalkOptions {
-  Goal goal = Goal::Serving; // of raise_flock
-  std::function<bool()> interrupted = [] { return false; };
+  Goal goal = Goal::Serving;                                // of raise_flock
+  std::function<bool()> interrupted = [] { return false; }; // asked often, from any thread: true ends what takes long
   std::function<void(const view::StageProgress&)> on_stage = [](const view::StageProgress&) {}; // one call at a time, any thread
 };
 

@@ -86,7 +86,8 @@ private:
     const std::lock_guard lock(mutex_);
     options_.on_end(action, result);
     if (!result) {
-      report_.errors.push_back(result.error());
+      const bool cancelled = result.error().code == ErrorCode::kCancelled;
+      if (!cancelled || !std::exchange(interrupted_, true)) report_.errors.push_back(result.error()); // told once
       return false;
     }
     report_.actions += counts ? 1 : 0; // the stop of a restart is half of one action

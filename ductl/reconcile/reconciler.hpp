@@ -39,8 +39,8 @@ struct ReconcileReport {
 };
 
 // A failed action ends the loop after its pass, so that the other ducks are still worked on; the engine is not started then.
-// All agents that stop do so before any starts: an address may pass from one to the other. An interruption lets running actions
-// finish and gives kCancelled.
+// All agents that stop do so before any starts: an address may pass from one to the other. After an interruption no
+// action begins, running ones finish or end with kCancelled themselves, and kCancelled is told once.
 [[nodiscard]] ReconcileReport reconcile(FlockHands& hands, const Desired& desired, const ReconcileOptions& options);
 
 } // namespace ductl::reconcile

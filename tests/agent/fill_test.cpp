@@ -50,6 +50,17 @@ protected:
   weights::Placement placement_;
 };
 
+TEST_F(Fill, ToldToStopItSendsNoMoreAndActivatesNothing) {
+  const AgentProcess agent;
+  ControlClient client = agent.client();
+  const auto filled = fill_duck(client, plan(client, 0), *checkpoint_, manifest_, placement_, 0, {}, [] { return true; });
+  ASSERT_FALSE(filled);
+  EXPECT_EQ(filled.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(must(client.hello()).slices_held, 0u);
+  EXPECT_EQ(must(client.hello()).epoch, 0u);
+  fill(client, plan(client, 0), 0);
+}
+
 TEST_F(Fill, AFreshDuckGetsItsShareAndThenNothingMore) {
   const AgentProcess first, second({.name = "duck2", .address = "127.21.9.102"});
   ControlClient clients[] = {first.client(), second.client()};

@@ -44,8 +44,10 @@ struct ProcessTest : ::testing::Test {
     started.push_back(launched->record);
     return std::move(*launched);
   }
-  Expected<ReadyReport> await(const Launched& launched, milliseconds limit = kReadyLimit) {
-    return await_ready(launched.ready, limit, ErrorCode::kPower, "duck test", folder / "test.log", output());
+  Expected<ReadyReport> await(
+      const Launched& launched, milliseconds limit = kReadyLimit,
+      const std::function<bool()>& interrupted = [] { return false; }) {
+    return await_ready(launched.ready, limit, ErrorCode::kPower, "duck test", folder / "test.log", output(), interrupted);
   }
   std::filesystem::path output() const { return folder / "test.out"; }
 };
@@ -102,6 +104,14 @@ TEST_F(ProcessTest, GivesTheChildsOwnErrorWithTheLogsName) {
   EXPECT_EQ(ready.error().message, "duck test: port 7421 is taken");
   EXPECT_EQ(ready.error().place, (folder / "test.log").string());
   EXPECT_EQ(ready.error().next, "stop it");
+}
+
+TEST_F(ProcessTest, AnInterruptionEndsTheWaitForOneThatIsNotReady) {
+  int asked = 0;
+  const auto ready = await(launch_script("exec sleep 60"), kReadyLimit, [&] { return ++asked > 2; });
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(asked, 3);
 }
 
 TEST_F(ProcessTest, TellsWhatAProcessPrintedBeforeItEndedUnready) {

@@ -188,6 +188,17 @@ TEST(Manifest, is_the_same_for_every_number_of_threads) {
   for (const int threads : {0, 2, 3, 16}) EXPECT_TRUE(equal(*make_manifest(checkpoint, threads), *one)) << threads;
 }
 
+TEST(Manifest, packing_that_is_told_to_stop_is_cancelled) {
+  const MemoryCheckpoint checkpoint(12);
+  for (const int threads : {1, 3}) {
+    std::atomic<int> asked{0};
+    const auto stopped = make_manifest(checkpoint, threads, {}, [&] { return ++asked > 2; });
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+    EXPECT_LE(asked, 2 + threads); // nobody takes another expert then
+  }
+}
+
 TEST(Manifest, the_norm_before_the_ffn_moves_the_exponents) {
   MemoryCheckpoint checkpoint(13);
   const auto plain = make_manifest(checkpoint, 1);
