@@ -6,6 +6,7 @@
 #include "ductl/power/foreground.hpp"
 #include "ductl/power/launch.hpp"
 #include "ductl/reconcile/temporary_flock.hpp"
+#include "ductl/view/style.hpp"
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -50,7 +51,7 @@ ExitCode run_engine(CommandContext& context, const std::vector<std::string>& arg
 ExitCode raise_and_run(CommandContext& context, const ModelOptions& options, reconcile::TemporaryFlock& flock) {
   WalkView view(context);
   reconcile::WalkOptions walk;
-  walk.interrupted = [] { return InterruptWatch::signal() != 0; };
+  walk.interrupted = [&view] { return view.interrupted(); };
   walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
   const reconcile::ReconcileReport report = flock.raise(walk);
   view.close();
@@ -64,6 +65,10 @@ ExitCode run_with_ducks(CommandContext& context, const ModelOptions& options) {
   auto flock = reconcile::TemporaryFlock::make(options.ducks, options.path);
   if (!flock) return context.report(flock.error());
   const ExitCode code = raise_and_run(context, options, **flock);
+  if (code != ExitCode::Ok && InterruptWatch::signal() == 0) { // the logs that its error named go with the flock
+    if (const std::string words = (*flock)->last_words(); !words.empty())
+      context.err.write("the last lines of the temporary flock's logs:\n" + view::printable_lines(words));
+  }
   const reconcile::ReconcileReport lowered = (*flock)->lower();
   if (!lowered.converged()) return report_errors(context, lowered.errors); // whatever it answered: processes are left
   return code;

@@ -1,10 +1,16 @@
 #include "ductl/reconcile/temporary_flock.hpp"
 
+#include "ductl/power/process_record.hpp"
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fmt/format.h>
+#include <fstream>
 #include <random>
+#include <tuple>
 
 namespace ductl::reconcile {
 namespace {
@@ -12,6 +18,18 @@ namespace {
 constexpr inventory::Ipv4 kTemporaryNet = 0x7f150000;      // 127.21.0.0
 constexpr std::uint32_t kSubnetFirst = 32, kSubnets = 208; // third byte; those below belong to flocks with an inventory file
 constexpr std::uint32_t kFirstDuckHost = 101;
+constexpr std::size_t kLogsTold = 8, kLinesTold = 6;
+
+std::string last_lines(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty()) continue;
+    lines.push_back("  " + line.substr(0, 400) + "\n");
+    if (lines.size() > kLinesTold) lines.pop_front();
+  }
+  return fmt::format("{}", fmt::join(lines, ""));
+}
 
 } // namespace
 
@@ -70,6 +88,33 @@ ReconcileReport TemporaryFlock::lower() {
                                   "remove it; nothing runs from it any more"});
   }
   return report;
+}
+
+std::string TemporaryFlock::last_words() const {
+  struct Log {
+    std::filesystem::path file;
+    bool runs; // its process
+  };
+  std::vector<Log> logs;
+  std::error_code error;
+  const std::filesystem::path folder = flock_.state().log(kEngineProcess).parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string extension = entry.path().extension();
+    if (extension != ".log" && extension != ".out") continue;
+    const auto record = power::load_record(flock_.state().run(entry.path().stem()));
+    logs.push_back({entry.path(), record && power::is_running(*record)});
+  }
+  std::sort(logs.begin(), logs.end(),
+            [](const Log& a, const Log& b) { return std::tie(a.runs, a.file) < std::tie(b.runs, b.file); });
+  std::string text;
+  std::size_t told = 0;
+  for (const Log& log : logs) {
+    const std::string end = last_lines(log.file);
+    if (end.empty() || ++told > kLogsTold) continue;
+    text += fmt::format("{}{}:\n{}", log.file.string(), log.runs ? "" : " (its process has ended)", end);
+  }
+  if (told > kLogsTold) text += fmt::format("and {} more\n", told - kLogsTold);
+  return text;
 }
 
 TemporaryFlock::~TemporaryFlock() {

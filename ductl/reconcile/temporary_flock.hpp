@@ -22,6 +22,9 @@ public:
   [[nodiscard]] ReconcileReport raise(WalkOptions walk);
   // Stops it and removes its folder. What it could not stop is told, and the folder stays: with its run files, logs and key.
   [[nodiscard]] ReconcileReport lower();
+  // The ends of its logs, those of processes that have ended first, each under a line with its name: what an error that names a
+  // log means, for when the folder is about to go. Empty lines and empty logs are left out.
+  [[nodiscard]] std::string last_words() const;
   [[nodiscard]] const agent::StateFolder& state() const { return flock_.state(); }
 
 private:

@@ -12,12 +12,13 @@ namespace ductl::engine {
 namespace {
 
 // One row of numbers with 9 significant digits: enough to tell every float from its neighbours.
-Expected<void> print_row(std::span<const float> row, int position, bool first) {
+// `head` stands before the first row, and is printed only once that is known to be sound.
+Expected<void> print_row(std::span<const float> row, int position, std::string_view head) {
   if (!std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) {
     return fail(ErrorCode::kWeightNotFinite, "the logits are not all finite", fmt::format("position {}", position),
                 "the checkpoint holds NaN, infinity or values far beyond what was trained; check where it came from");
   }
-  fmt::print("{}[{:.9g}]", first ? "" : ",", fmt::join(row, ","));
+  fmt::print("{}[{:.9g}]", head, fmt::join(row, ","));
   return {};
 }
 
@@ -38,8 +39,8 @@ Expected<void> print_logits(ComputeModel& model, const std::vector<int>& ids, bo
     if (!ran) return tl::unexpected(ran.error());
     for (std::size_t i = std::max(begin, first_wanted); i < end; ++i) {
       forward.attention().logits(0, static_cast<int>(i - begin), 1, logits);
-      if (i == first_wanted) fmt::print("{}", head);
-      if (auto printed = print_row(logits, static_cast<int>(i), i == first_wanted); !printed) return printed;
+      const std::string_view before = i == first_wanted ? std::string_view(head) : ",";
+      if (auto printed = print_row(logits, static_cast<int>(i), before); !printed) return printed;
     }
     progress.show("tokens", static_cast<long>(end), static_cast<long>(ids.size()));
   }

@@ -65,6 +65,26 @@ struct TemporaryFlockTest : ::testing::Test {
   }
 };
 
+TEST_F(TemporaryFlockTest, WhenItFailsTheEndsOfTheLogsAreShownBeforeTheyGo) {
+  const auto busy = compute_for_minutes();
+  const auto folder_of_flock = std::filesystem::directory_iterator(tmp)->path();
+  const auto record = nlohmann::json::parse(text_of(folder_of_flock / "run/duck02.json"));
+  ASSERT_EQ(kill(record.at("pid").get<int>(), SIGKILL), 0);
+  const ProgramResult result = busy->wait();
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.err, HasSubstr("last lines of the temporary flock's logs"));
+  EXPECT_THAT(result.err, HasSubstr((folder_of_flock / "log/duck02.log").string() + " (its process has ended):\n  "));
+}
+
+TEST_F(TemporaryFlockTest, LogitsThatAreNotFiniteLeaveStdoutEmpty) {
+  const std::vector<std::uint16_t> largest(64, 0x7f7f); // of bf16
+  overwrite_tensor(std::filesystem::path(model) / "model.safetensors", "model.norm.weight", 0, std::as_bytes(std::span(largest)));
+  const ProgramResult result = run_program(logits({"--no-ducks"}), options());
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.err, HasSubstr("not all finite"));
+  EXPECT_THAT(result.out, IsEmpty());
+}
+
 TEST_F(TemporaryFlockTest, GivesTheSameBitsWithAnyNumberOfDucks) {
   const auto one = json(logits({"--ducks", "1", "--all"}));
   EXPECT_EQ(one.at("schema"), "ductl/logits/v1");
