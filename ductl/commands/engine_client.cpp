@@ -83,11 +83,13 @@ std::optional<CURLcode> perform(CURLM* multi, const Transfer& transfer, const st
 
 } // namespace
 
-EngineAddress engine_address(const inventory::Flock& flock) {
+std::string api_url(inventory::Ipv4 address, std::uint16_t port) {
   // Bound to every address of this machine means: also to its loopback.
-  const inventory::Ipv4 address = flock.engine.api_address == 0 ? 0x7f000001 : flock.engine.api_address;
-  return {fmt::format("http://{}:{}", inventory::to_string(address), flock.engine.api_port),
-          agent::state_folder(flock.name).log("duck-engine").string(),
+  return fmt::format("http://{}:{}", inventory::to_string(address == 0 ? 0x7f000001 : address), port);
+}
+
+EngineAddress engine_address(const inventory::Flock& flock) {
+  return {api_url(flock.engine.api_address, flock.engine.api_port), agent::state_folder(flock.name).log("duck-engine").string(),
           agent::own_api_key(agent::state_folder(flock.name).api_keys())};
 }
 

@@ -14,6 +14,8 @@ struct EngineAddress {
   std::string key;      // bearer token; empty = none
 };
 [[nodiscard]] EngineAddress engine_address(const inventory::Flock& flock);
+// "http://127.0.0.1:7411", where this machine reaches an API bound to `address`.
+[[nodiscard]] std::string api_url(inventory::Ipv4 address, std::uint16_t port);
 
 // Sends `request` and gives out the text as it comes. `stop` is asked a few times a second and after each piece; when it
 // says yes, the connection is closed (which ends the work in the engine) and the answer so far comes back, marked stopped.

@@ -29,7 +29,7 @@ Expected<void> write_csv(const std::string& file, const std::string& csv) {
   stream << csv;
   stream.close();
   if (!stream)
-    return fail(ErrorCode::kUsage, "the token times cannot be written", file, "is the folder there, and may you write to it?");
+    return fail(ErrorCode::kState, "the token times cannot be written", file, "is the folder there, and may you write to it?");
   return {};
 }
 
@@ -69,7 +69,6 @@ ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
     context.say("stopped");
     return InterruptWatch::signal() != 0 ? InterruptWatch::exit_code() : ExitCode::Interrupted;
   }
-  if (context.wants_json()) context.write_json(document(*answer));
   if (!answer->stats_line.empty()) context.say(view::printable(answer->stats_line));
   if (answer->finish_reason == "length")
     context.say("the answer was cut at the longest length allowed (--max-tokens, or the context)");
@@ -79,6 +78,7 @@ ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
   if (answer->text.empty())
     return context.report(
         {ErrorCode::kEngineAnswer, "the model gave no answer", "", "ask in another way, or allow more tokens", {}});
+  if (context.wants_json()) context.write_json(document(*answer)); // last: an error is a document of its own
   return ExitCode::Ok;
 }
 

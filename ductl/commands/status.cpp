@@ -1,6 +1,7 @@
 #include "ductl/commands/status.hpp"
 
 #include "ductl/commands/command.hpp"
+#include "ductl/commands/engine_client.hpp"
 #include "ductl/reconcile/diagnosis.hpp"
 #include "ductl/reconcile/local_flock.hpp"
 #include "ductl/view/format.hpp"
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace ductl::commands {
 namespace {
@@ -28,14 +30,15 @@ struct Seen {
   std::string api; // "http://127.0.0.1:7411"; "" = no engine
 };
 
-// Written whole and renamed; two commands at once are harmless, the last one wins.
+// Written whole under a name of its own and renamed; two commands at once are harmless, the last one wins.
 void keep_history(const std::filesystem::path& file, const std::string& text) {
-  const std::filesystem::path part = file.string() + ".part";
+  const std::filesystem::path part = fmt::format("{}.{}.part", file.string(), ::getpid());
   std::ofstream out(part, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
   std::error_code ignored; // without it the next `since` is younger, nothing else
   if (out) std::filesystem::rename(part, file, ignored);
+  std::filesystem::remove(part, ignored); // there only when it could not be written or renamed
 }
 
 Seen look(const inventory::Flock& inventory) {
@@ -52,7 +55,7 @@ Seen look(const inventory::Flock& inventory) {
   std::error_code error;
   if (std::filesystem::exists(flock.state().root, error)) keep_history(file, reconcile::history_text(history));
   if (seen.observed.engine.running && seen.observed.engine.api_port != 0) {
-    seen.api = fmt::format("http://{}:{}", inventory::to_string(inventory.engine.api_address), seen.observed.engine.api_port);
+    seen.api = api_url(inventory.engine.api_address, seen.observed.engine.api_port);
   }
   return seen;
 }

@@ -62,8 +62,10 @@ void FakeEngine::answer(const http::Request& request, http::Response& response) 
     left_alone_ = response.peer_gone();
     return;
   }
-  response.write(text_event("echo: "));
-  response.write(text_event(message));
+  if (message != "say nothing") {
+    response.write(text_event("echo: "));
+    response.write(text_event(message));
+  }
   response.write("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],"
                  "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2},\"ductl\":{\"stats_line\":\"time 1.25s\"}}\n\n"
                  "data: [DONE]\n\n");

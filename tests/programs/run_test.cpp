@@ -55,6 +55,20 @@ TEST(Run, AsJson) {
   EXPECT_EQ(document.at("stats_line"), "time 1.25s");
 }
 
+TEST(Run, AsJsonAFailureIsTheOnlyDocument) {
+  const FakeEngine engine;
+  const auto fails = [&](const std::vector<std::string>& arguments, const std::string& why) {
+    const ProgramResult result = engine.ductl(arguments);
+    EXPECT_EQ(result.status, 1);
+    const auto document = nlohmann::json::parse(result.out, nullptr, false); // of two documents it would be discarded
+    ASSERT_TRUE(document.is_object()) << result.out;
+    EXPECT_EQ(document.at("schema"), "ductl/error/v1");
+    EXPECT_THAT(document.at("error").at("message").get<std::string>(), HasSubstr(why));
+  };
+  fails({"run", "say nothing", "-o", "json"}, "no answer");
+  fails({"run", "hi", "-o", "json", "--csv", "/nonexistent/times.csv"}, "cannot be written");
+}
+
 TEST(Run, WithoutAnEngineNothingIsOnStdoutAndTheNextStepIsNamed) {
   FakeEngine engine;
   engine.leave();
