@@ -32,9 +32,10 @@ class ExpertServer {
 public:
   ExpertServer(Transport& transport, SliceStore& store, const ExpertKernels& kernels);
   ~ExpertServer();
-  void run();                                   // until stop(); the data-plane thread
-  void stop();                                  // any thread
-  void set_session(const DataSession& session); // any thread; takes effect before the next frame is believed
+  void run();  // until stop(); the data-plane thread
+  void stop(); // any thread
+  // Any thread; takes effect before the next burst of frames (32 at most) is believed.
+  void set_session(const DataSession& session);
   [[nodiscard]] const ExpertServerStats& stats() const;
 
 private:

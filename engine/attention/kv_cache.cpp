@@ -23,7 +23,7 @@ Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::make(const weights::ModelConfi
     return fail(ErrorCode::kHostMemory,
                 fmt::format("no {:.1f} GB of address space for the KV cache of {} tokens: {}", double(cache->bytes_) * 1e-9,
                             capacity, std::strerror(errno)),
-                {}, "set a smaller engine.context in the inventory");
+                {}, "set a smaller engine.context_length in the inventory");
   }
   cache->data_ = static_cast<float*>(data);
   return cache;

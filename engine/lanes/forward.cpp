@@ -17,7 +17,7 @@ Expected<void> check_tokens(std::span<const int> tokens, int vocab, const KvCach
   if (std::size_t(cache.capacity() - cache.length()) < tokens.size())
     return fail(ErrorCode::kContextLength,
                 fmt::format("{} tokens behind {} do not fit in a context of {}", tokens.size(), cache.length(), cache.capacity()),
-                {}, "shorten the conversation, or set a larger engine.context in the inventory");
+                {}, "shorten the conversation, or set a larger engine.context_length in the inventory");
   return {};
 }
 

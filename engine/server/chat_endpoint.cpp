@@ -28,7 +28,7 @@ Expected<GenerateRequest> to_generate_request(const Generator& generator, const 
   if (tokens >= context) {
     return fail(ErrorCode::kContextLength,
                 fmt::format("the prompt has {} tokens, the context holds {} with the answer", tokens, context), "messages",
-                "send fewer or shorter messages, or set a larger context in [engine]");
+                "send fewer or shorter messages, or raise engine.context_length");
   }
   if (chat.output_tokens_max > context - tokens) {
     return fail(ErrorCode::kContextLength,
@@ -59,7 +59,7 @@ public:
     last_write_ = Clock::now();
     for (;;) {
       const GenerationTask::News news = task_.wait(std::min(kLook, ping_interval_));
-      if (response_.peer_gone()) return false; // the task's destructor cancels and waits
+      if (response_.peer_gone()) return false; // or the server stops; the task's destructor cancels and waits
       if (stream_ && !news.text.empty()) write(reply_.text_event(news.text));
       if (news.done) {
         end();
@@ -85,12 +85,9 @@ private:
   // Counted before the last bytes leave: who has the whole answer finds it in /v1/stats.
   void end() {
     const Expected<GenerateResult>& result = task_.result();
-    const bool cancelled = result && result->finish == FinishReason::Cancelled;
-    if (!result || cancelled) {
-      const Error stopped{
-          ErrorCode::kCancelled, "the answer was cancelled: the engine is stopping", {}, "ask again once it is up", {}};
-      const ApiError error = to_api_error(cancelled ? stopped : result.error());
-      state_.leave(cancelled ? ApiState::Outcome::Cancelled : ApiState::Outcome::Failed, nullptr);
+    if (!result) {
+      const ApiError error = to_api_error(result.error());
+      state_.leave(ApiState::Outcome::Failed, nullptr);
       begun_ ? write(ChatReply::error_event(error)) : send_error(response_, error);
       return;
     }

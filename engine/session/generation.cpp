@@ -67,7 +67,6 @@ Expected<Generation::Step> Generation::prefill() {
     if (auto ran = forward(batch); !ran) return tl::unexpected(ran.error());
     done += batch.size();
     if (done == prompt.size()) tools_.forward.attention().logits(0, static_cast<int>(batch.size()) - 1, 1, logits_);
-    if (callbacks_.on_prefill) callbacks_.on_prefill(static_cast<int>(done), static_cast<int>(prompt.size()));
   }
   return Step::Go;
 }

@@ -30,9 +30,8 @@ struct GenerateResult {
 };
 
 struct GenerateCallbacks {
-  std::function<void(std::string_view utf8)> on_text;       // whole characters only; stop strings never appear
-  std::function<bool()> cancelled;                          // asked while waiting, in prefill and before each token
-  std::function<void(int processed, int total)> on_prefill; // may be empty
+  std::function<void(std::string_view utf8)> on_text; // whole characters only; stop strings never appear
+  std::function<bool()> cancelled;                    // asked while waiting, in prefill and before each token
 };
 
 class Generator {

@@ -168,13 +168,8 @@ TEST_F(GeneratorTest, two_chats_in_turn_keep_a_cache_each_when_two_may_be_kept) 
 }
 
 TEST_F(GeneratorTest, cancelling_in_prefill_stops_between_two_batches_and_keeps_what_was_run) {
-  bool cancel = false;
   GenerateCallbacks callbacks;
-  callbacks.on_prefill = [&](int done, int total) {
-    EXPECT_EQ(total, 10);
-    cancel = done >= 4;
-  };
-  callbacks.cancelled = [&] { return cancel; };
+  callbacks.cancelled = [&] { return !backend_.batches.empty(); };
   const auto result = generator().generate(request_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 5), callbacks);
   ASSERT_TRUE(result);
   EXPECT_EQ(result->finish, FinishReason::Cancelled);
