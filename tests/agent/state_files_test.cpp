@@ -69,7 +69,7 @@ TEST(FlockKey, FilesThatOthersMayReadAreRefused) {
     ::chmod(file.c_str(), mode);
     const auto key = load_flock_key(file);
     ASSERT_FALSE(key) << mode;
-    EXPECT_THAT(key.error().message, HasSubstr("read by others"));
+    EXPECT_THAT(key.error().message, HasSubstr("others may read"));
   }
 }
 

@@ -30,6 +30,14 @@ protected:
   double worst_ = 0;
 };
 
+// The suite takes what it finds; here is what it must find.
+TEST(GoldenCases, AreAllThere) {
+  const std::vector<std::string> expected{"deepseek_v3", "deepseek_v3_fp8", "deepseek_v3_plain_q", "llama_sharded",
+                                          "llama_tied",  "qwen3",           "qwen3_f32",           "qwen3_fp8",
+                                          "qwen3_moe",   "qwen3_moe_fp8"};
+  EXPECT_EQ(golden_case_names(), expected);
+}
+
 TEST_P(Golden, HostFfn) {
   auto ffn = engine::make_host_ffn(*golden_.checkpoint, 2);
   ASSERT_TRUE(ffn) << ffn.error().text();

@@ -24,7 +24,7 @@ public:
   // Reads until `text` is painted after what the last call found. False when it did not come in time.
   [[nodiscard]] bool wait_for(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(20));
   [[nodiscard]] const std::string& painted() const { return painted_; }
-  [[nodiscard]] std::string modes() const; // of the terminal, as comparable text
+  [[nodiscard]] std::string modes() const;                                      // of the terminal, as comparable text
   [[nodiscard]] const std::string& first_modes() const { return first_modes_; } // before the program ran
   void signal(int number) const;
   [[nodiscard]] int wait(std::chrono::seconds limit = std::chrono::seconds(20)); // as ProgramResult::status

@@ -14,20 +14,23 @@
 
 namespace ductl::test {
 
-int free_port() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+// Bound with SO_REUSEADDR and never listening: a server that sets that option too, as ours do, can take the port all the same.
+HeldPort::HeldPort() : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  const bool bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-                     getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(descriptor);
+  const int yes = 1;
+  const bool bound = setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+                     bind(descriptor_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                     getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   if (!bound) throw std::runtime_error("no free port");
-  return ntohs(address.sin_port);
+  number_ = ntohs(address.sin_port);
 }
 
-LocalFlock::LocalFlock(const LocalFlockOptions& options) : api_port_(free_port()) {
+HeldPort::~HeldPort() { close(descriptor_); }
+
+LocalFlock::LocalFlock(const LocalFlockOptions& options) {
   static std::atomic<int> count{0};
   const int number = count++;
   name_ = fmt::format("test-{}-{}", getpid(), number);
@@ -50,7 +53,8 @@ void LocalFlock::write_inventory(const LocalFlockOptions& options) const {
                      options.names.empty() ? fmt::format("duck[01-{:02}]", options.ducks) : options.names, subnet_,
                      100 + options.ducks, options.ducks_toml)
       << "[power]\ndriver = \"process\"\n[model]\nsource = \"" << options.model
-      << fmt::format("\"\n[engine]\napi_port = {}\n{}\n[limits]\n{}\n", api_port_, options.engine_toml, options.limits_toml);
+      << fmt::format("\"\n[engine]\napi_port = {}\n{}\n[limits]\n{}\n", api_port_.number(), options.engine_toml,
+                     options.limits_toml);
 }
 
 std::string LocalFlock::address(int duck) const { return fmt::format("{}.{}", subnet_, 100 + duck); }

@@ -12,6 +12,19 @@
 
 namespace ductl::test {
 
+// A TCP port of 127.0.0.1 that the kernel gives to nobody else while this lives; a server may still listen on it.
+class HeldPort {
+public:
+  HeldPort();
+  ~HeldPort();
+  HeldPort(const HeldPort&) = delete;
+  HeldPort& operator=(const HeldPort&) = delete;
+  [[nodiscard]] int number() const { return number_; }
+
+private:
+  int descriptor_, number_ = 0;
+};
+
 struct LocalFlockOptions {
   std::string model = "model"; // checkpoint folder; relative to the flock's own folder
   int ducks = 3;
@@ -45,13 +58,10 @@ public:
 private:
   TempFolder folder_;
   std::string name_, subnet_;
-  int api_port_ = 0;
+  HeldPort api_port_;
 };
 
 // Command lines of all running duck-agents and duck-engines that name `word`.
 [[nodiscard]] std::vector<std::string> processes_naming(const std::string& word);
-
-// A TCP port that nobody listens on just now.
-[[nodiscard]] int free_port();
 
 } // namespace ductl::test

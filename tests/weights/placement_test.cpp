@@ -2,8 +2,8 @@
 #include "weights/placement.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
@@ -139,13 +139,13 @@ TEST(Placement, deepseek_is_placed_within_two_seconds_and_one_percent) {
   const ModelConfig config = deepseek();
   for (const int count : {31, 32}) {
     const auto ducks = flock(count);
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock(); // of this process alone: the machine may be busy
     const Placement placement = place(config, ducks);
-    const auto elapsed = std::chrono::steady_clock::now() - start;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 #ifdef NDEBUG // the figure is one of the Release build
-    EXPECT_LT(elapsed, std::chrono::seconds(2));
+    EXPECT_LT(seconds, 2.0);
 #else
-    (void)elapsed;
+    (void)seconds;
 #endif
     const auto total = totals(placement);
     const auto [least, most] = std::minmax_element(total.begin(), total.end());
