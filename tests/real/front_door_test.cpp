@@ -49,6 +49,17 @@ TEST_F(FrontDoor, APromptMayLookLikeAnOption) {
   EXPECT_FALSE(result.out.empty());
 }
 
+TEST_F(FrontDoor, AMistypedInventoryIsNamedAndNothingElseIsRaised) {
+  LocalFlock flock({.model = kModel, .ducks = 1});
+  ProgramOptions options = flock.options(60s);
+  options.environment["DUCTL_BUILD"] = DUCTL_BUILD;
+  options.environment["DUCTL_INVENTORY"] = "/nonexistent/folder/flock.toml";
+  const ProgramResult result = run_program({std::string(DUCTL_SOURCE_DIR) + "/up", "hello"}, options);
+  EXPECT_EQ(result.status, 64);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/folder/flock.toml"));
+}
+
 TEST_F(FrontDoor, WithoutAnAnswerItFails) {
   LocalFlock flock({.model = "/nonexistent", .ducks = 2});
   const ProgramResult result = up(flock, {"hello"});
