@@ -4,6 +4,7 @@
 //   cold: slices of a pool far larger than the last-level cache, alternating with a plain streaming read of as many fresh
 //   bytes (prefetched up to 16 KiB ahead, the best of the distances), medians of the samples. CPU time, not wall time.
 //   Peak: 2 x 8 fused multiply-adds a cycle, the clock measured by a chain of dependent multiplications.
+#include "inventory/cpu_features.hpp"
 #include "tests/kernels/job.hpp"
 
 #include <algorithm>

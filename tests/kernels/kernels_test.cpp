@@ -1,4 +1,5 @@
 // Kernels: scalar against the definition in double, AVX2 against scalar bit for bit.
+#include "inventory/cpu_features.hpp"
 #include "tests/kernels/job.hpp"
 
 #include <algorithm>
