@@ -40,7 +40,7 @@ std::string address_text(Endpoint endpoint) {
 } // namespace
 
 struct ControlClient::Impl {
-  Impl(std::string duck_name, Endpoint control, std::string key, std::chrono::milliseconds call_timeout, std::string log)
+  Impl(std::string duck_name, Endpoint control, const std::string& key, std::chrono::milliseconds call_timeout, std::string log)
       : name(std::move(duck_name)), address(address_text(control)), log_hint(std::move(log)), timeout(call_timeout) {
     init_curl();
     curl = curl_easy_init();

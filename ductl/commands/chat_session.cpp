@@ -25,9 +25,7 @@ std::string chat_help() {
          "Ctrl-C stops the answer; the arrow keys edit and bring back earlier lines.\n";
 }
 
-ChatSession::ChatSession(std::string system, ChatSampling sampling) : system_(std::move(system)), sampling_(std::move(sampling)) {
-  reset();
-}
+ChatSession::ChatSession(std::string system, ChatSampling sampling) : system_(std::move(system)), sampling_(sampling) { reset(); }
 
 void ChatSession::reset() {
   messages_.clear();
