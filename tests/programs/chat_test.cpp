@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 namespace ductl::test {
 namespace {
@@ -110,7 +111,8 @@ TEST_F(ChatOnATerminal, ATerminatedChatPutsTheTerminalBack) {
   ASSERT_TRUE(terminal.wait_for(kPrompt)) << terminal.painted();
   terminal.type("half a line");
   ASSERT_TRUE(terminal.wait_for("half a line")) << terminal.painted();
-  EXPECT_NE(terminal.modes(), terminal.first_modes()); // being edited
+  for (int i = 0; i < 5000 && terminal.modes() == terminal.first_modes(); ++i) usleep(1000); // the prompt comes a moment before
+  EXPECT_NE(terminal.modes(), terminal.first_modes());                                       // being edited
   terminal.signal(SIGTERM);
   EXPECT_EQ(terminal.wait(), 143) << terminal.painted();
   EXPECT_EQ(terminal.modes(), terminal.first_modes());

@@ -78,6 +78,13 @@ Terminal::~Terminal() {
 }
 
 void Terminal::type(const std::string& keys) const {
+  // A line editor paints its prompt a moment before it takes keys one by one; a Ctrl-D before that is the terminal's own and is
+  // lost.
+  const auto whole_lines = [&] {
+    termios modes{};
+    return tcgetattr(theirs_, &modes) == 0 && (modes.c_lflag & ICANON) != 0;
+  };
+  for (int i = 0; keys == kCtrlD && i < 5000 && whole_lines(); ++i) usleep(1000);
   if (write(ours_, keys.data(), keys.size()) != static_cast<ssize_t>(keys.size())) throw std::runtime_error("cannot type");
 }
 
