@@ -33,6 +33,8 @@ enum class TransportKind { Udp, Dpdk };
 enum class AttentionKind { Auto, Cpu, Cuda };
 enum class HiddenType { F32, Bf16 };     // how hidden states travel to the ducks
 enum class ReplyType { Exact, Compact }; // how partial sums travel back
+enum class IndexKeys { F32, Fp8 };       // how the keys of sparse attention's indexer are cached
+enum class SpeculationKind { Mtp, Off }; // guessing tokens with the model's own MTP layer
 
 // One broadcast domain: a NIC port of the host, or loopback.
 struct Port {
@@ -82,8 +84,10 @@ struct Engine {
   TransportKind transport = TransportKind::Udp;
   HiddenType hidden = HiddenType::F32;
   ReplyType reply = ReplyType::Exact;
-  int context_length = 0; // tokens; 0 = the model's own, at most 8192
-  int threads = 0;        // of attention on the CPU; 0 = one a core
+  IndexKeys index_keys = IndexKeys::F32;
+  SpeculationKind speculation = SpeculationKind::Mtp; // of models that have such a layer
+  int context_length = 0;                             // tokens; 0 = the model's own, at most 8192
+  int threads = 0;                                    // of attention on the CPU; 0 = one a core
   Ipv4 api_address = 0x7f000001;
   std::uint16_t api_port = 7411;
   bool operator==(const Engine&) const = default;

@@ -23,6 +23,8 @@ constexpr Names<AttentionKind, 3> kAttentions{
     {{"auto", AttentionKind::Auto}, {"cpu", AttentionKind::Cpu}, {"cuda", AttentionKind::Cuda}}};
 constexpr Names<HiddenType, 2> kHiddens{{{"f32", HiddenType::F32}, {"bf16", HiddenType::Bf16}}};
 constexpr Names<ReplyType, 2> kReplies{{{"exact", ReplyType::Exact}, {"compact", ReplyType::Compact}}};
+constexpr Names<IndexKeys, 2> kIndexKeys{{{"f32", IndexKeys::F32}, {"fp8", IndexKeys::Fp8}}};
+constexpr Names<SpeculationKind, 2> kSpeculations{{{"mtp", SpeculationKind::Mtp}, {"off", SpeculationKind::Off}}};
 
 constexpr std::int64_t kContextMax = 1 << 20;
 
@@ -241,6 +243,8 @@ void read_engine(TableReader& reader, Engine& engine) {
   reader.choice("transport", kTransports, engine.transport);
   reader.choice("hidden", kHiddens, engine.hidden);
   reader.choice("reply", kReplies, engine.reply);
+  reader.choice("index_keys", kIndexKeys, engine.index_keys);
+  reader.choice("speculation", kSpeculations, engine.speculation);
   reader.integer("context_length", 0, kContextMax, engine.context_length);
   reader.integer("threads", 0, 1024, engine.threads);
   std::string text;

@@ -1,5 +1,6 @@
 #include "weights/budget.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace ductl::weights {
@@ -69,8 +70,9 @@ Count host_count(const ModelConfig& c) {
   Tally tally(c);
   tally.plain(wide(c.vocab) * wide(c.hidden) * (c.tied_embeddings ? 1u : 2u));
   tally.plain(wide(c.hidden)); // final norm
-  for (int layer = 0; layer < c.layers; ++layer) {
+  for (int layer = 0; layer < decoder_layers(c); ++layer) {
     tally.plain(2 * wide(c.hidden));
+    if (layer >= c.layers) tally.plain((3 + 2 * wide(c.hidden)) * wide(c.hidden)); // three norms, eh_proj
     if (c.mla.kv_lora_rank > 0)
       add_mla(c, tally);
     else
@@ -101,7 +103,7 @@ ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn) {
   sizes.host_weight_bytes = host.bytes;
   const std::uint64_t slice_bytes = slice_layout(config.hidden).bytes;
   Tally kept(config); // FFNs that stay on the host
-  for (int layer = 0; layer < config.layers; ++layer) {
+  for (int layer = 0; layer < decoder_layers(config); ++layer) {
     for (int expert = 0; expert < expert_count(config, layer); ++expert) {
       const std::uint64_t channels = wide(expert_channels(config, layer, expert));
       if (on_host(config, layer, expert, host_ffn)) {
@@ -120,8 +122,30 @@ ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn) {
   const bool mla = config.mla.kv_lora_rank > 0;
   const std::uint64_t per_layer =
       mla ? wide(config.mla.kv_lora_rank + config.mla.rope_dim) : 2 * wide(config.kv_heads) * wide(config.head_dim);
-  sizes.kv_bytes_per_token = wide(config.layers) * per_layer * sizeof(float);
+  const std::uint64_t index_keys = config.indexer.heads > 0 ? wide(config.indexer.head_dim) : 0;
+  sizes.kv_bytes_per_token = wide(decoder_layers(config)) * (per_layer + index_keys) * sizeof(float);
   return sizes;
+}
+
+Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock, std::uint64_t host_available) {
+  const ModelSizes sizes = model_sizes(config);
+  const std::uint64_t ducks = flock.ducks.size();
+  const std::uint64_t share = (slice_count(config) + ducks - 1) / ducks * slice_layout(config.hidden).bytes;
+  Budget budget;
+  budget.context = context;
+  budget.host_needed = sizes.host_weight_bytes + sizes.kv_bytes_per_token * wide(context);
+  budget.host_available = host_available;
+  const bool beside = flock.power.kind == inventory::PowerKind::Process && host_available != 0;
+  const std::uint64_t left = host_available - std::min(host_available, budget.host_needed);
+  for (const inventory::Duck& duck : flock.ducks) {
+    std::uint64_t available = duck.memory_bytes;
+    if (beside) {
+      const std::uint64_t each = std::max<std::uint64_t>(1, left / ducks); // 0 would mean "unknown"
+      available = available == 0 ? each : std::min(available, each);
+    }
+    budget.ducks.push_back({duck.name, share, available});
+  }
+  return budget;
 }
 
 Expected<void> check_budget(const Budget& budget) {

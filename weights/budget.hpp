@@ -1,6 +1,7 @@
 // Does the model fit? Bytes needed and available, on the host and on each duck, before anything is sent.
 #pragma once
 
+#include "inventory/inventory.hpp"
 #include "weights/checkpoint.hpp"
 #include "weights/slice.hpp"
 
@@ -16,7 +17,7 @@ struct ModelSizes {
 };
 enum class HostFfn { None, DenseShared }; // which FFNs the host keeps
 
-// From the config alone, no tensor is read.
+// From the config alone, no tensor is read. With the MTP layer, where config.mtp_layers says that there is one.
 [[nodiscard]] ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn = HostFfn::None);
 
 struct DuckBudget {
@@ -29,6 +30,12 @@ struct Budget {
   std::uint64_t disk_needed = 0, disk_available = 0; // state and cache folders
   int context = 0;
 };
+// What a model needs of a flock for a context, and what there is: each duck's share of the slices against its memory in the
+// inventory. Ducks that are processes beside the host share what the host leaves of `host_available` (0 = unknown). Disk is left
+// out.
+[[nodiscard]] Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock,
+                                  std::uint64_t host_available);
+
 // Ok, or kModelDoesNotFit with every shortage, needed and available bytes, and which setting to change.
 [[nodiscard]] Expected<void> check_budget(const Budget& budget);
 

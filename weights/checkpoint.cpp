@@ -82,6 +82,8 @@ Expected<void> FileCheckpoint::open(const std::string& source) {
   }
   if (!opened) return opened;
   for (const auto& [name, located] : tensors_) bytes_ += located.entry->end - located.entry->begin;
+  // Many exports name MTP layers in config.json and leave their weights out.
+  if (locate(mtp_projection_name(config_.layers)) == nullptr) config_.mtp_layers = 0;
   find_identity(*config_text);
   return {};
 }
@@ -278,7 +280,7 @@ Expected<ExpertWeights> expert_weights(const Checkpoint& checkpoint, int layer, 
 Expected<void> check_ffn_tensors(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   std::vector<Error> faults;
-  for (int layer = 0; layer < config.layers && faults.size() < kFaultsMax; ++layer) {
+  for (int layer = 0; layer < decoder_layers(config) && faults.size() < kFaultsMax; ++layer) {
     for (int expert = 0; expert < expert_count(config, layer) && faults.size() < kFaultsMax; ++expert) {
       auto weights = expert_weights(checkpoint, layer, expert);
       if (weights) continue;

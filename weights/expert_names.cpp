@@ -14,6 +14,8 @@ ExpertNames expert_names(const ModelConfig& config, int layer, int expert) {
   return {prefix + "gate_proj.weight", prefix + "up_proj.weight", prefix + "down_proj.weight"};
 }
 
+std::string mtp_projection_name(int layer) { return fmt::format("model.layers.{}.eh_proj.weight", layer); }
+
 std::string fused_experts_name(int layer) { return fmt::format("model.layers.{}.mlp.experts.gate_up_proj", layer); }
 
 } // namespace ductl::weights

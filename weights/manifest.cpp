@@ -58,7 +58,7 @@ public:
   PackRun(const Checkpoint& checkpoint, const std::function<void(int, int)>& progress, const std::function<bool()>& stop)
       : checkpoint_(checkpoint), progress_(progress), stop_(stop) {
     const ModelConfig& config = checkpoint.config();
-    for (int layer = 0; layer < config.layers; ++layer) {
+    for (int layer = 0; layer < decoder_layers(config); ++layer) {
       const int experts = expert_count(config, layer);
       packed_.emplace_back(static_cast<std::size_t>(experts));
       left_.push_back(experts);
@@ -179,7 +179,7 @@ Expected<Manifest> make_manifest(const Checkpoint& checkpoint, int threads, cons
   manifest.model_id = model_id(checkpoint);
   manifest.hidden = config.hidden;
   manifest.layout = slice_layout(config.hidden);
-  for (int layer = 0; layer < config.layers; ++layer)
+  for (int layer = 0; layer < decoder_layers(config); ++layer)
     manifest.layers.push_back(layer_manifest(checkpoint, layer, run.layer(layer)));
   return manifest;
 }

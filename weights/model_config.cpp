@@ -178,6 +178,10 @@ void read_mla(ConfigReader& in, ModelConfig& out) {
     out.indexer.heads = in.integer("index_n_heads", 1, 4096);
     out.indexer.head_dim = in.integer("index_head_dim", 2, 4096);
     out.indexer.topk = in.integer("index_topk", 1, 1 << 30);
+    if (in.find("indexer_rope_interleave") != nullptr) out.indexer.interleaved_rope = in.boolean("indexer_rope_interleave");
+    if (in.ok() && out.indexer.head_dim < out.mla.rope_dim)
+      in.wrong("index_head_dim",
+               fmt::format("{} is less than qk_rope_head_dim, whose positions its keys carry", out.indexer.head_dim));
   } else if (const Json* topk = in.find("index_topk")) {
     in.unsupported("index_topk", *topk, "only deepseek_v32 has an indexer");
   }
@@ -215,7 +219,7 @@ void read_deepseek_moe(ConfigReader& in, ModelConfig& out) {
   moe.sigmoid_scores = true;
   moe.normalise = in.boolean("norm_topk_prob");
   moe.scale = in.number(in.find("routed_scaling_factor"), "routed_scaling_factor", 1e-6, 1e6);
-  out.mtp_layers = in.integer_or("num_nextn_predict_layers", 0, 0, 64);
+  out.mtp_layers = std::min(in.integer_or("num_nextn_predict_layers", 0, 0, 64), 1); // one draft a step: the first is used
   if (!in.ok()) return;
   if (moe.experts % moe.groups != 0)
     return in.wrong("n_group", fmt::format("{} does not divide {} experts", moe.groups, moe.experts));

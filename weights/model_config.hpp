@@ -46,6 +46,7 @@ struct Mla { // multi-head latent attention; kv_lora_rank == 0 means plain atten
 
 struct Indexer { // DeepSeek sparse attention; heads == 0 means none
   int heads = 0, head_dim = 0, topk = 0;
+  bool interleaved_rope = false; // else half-split, as DeepSeek-V3.2 has it; on its first rope_dim dimensions either way
 };
 
 struct ModelConfig {
@@ -62,7 +63,7 @@ struct ModelConfig {
   Moe moe;
   Mla mla;
   Indexer indexer;
-  int mtp_layers = 0;
+  int mtp_layers = 0; // behind `layers`: 0 or 1. open_checkpoint() makes it 0 where the files hold none
   int bos_token = -1;
   std::vector<int> eos_tokens; // of config.json and generation_config.json
   bool fp8_blocks = false;     // quantization_config: fp8, 128x128

@@ -17,7 +17,7 @@ using Owners = std::vector<std::uint16_t>; // of one expert, by slice
 
 std::vector<ApportionExpert> experts_of(const ModelConfig& config) {
   std::vector<ApportionExpert> experts;
-  for (int layer = 0; layer < config.layers; ++layer)
+  for (int layer = 0; layer < decoder_layers(config); ++layer)
     for (int expert = 0; expert < expert_count(config, layer); ++expert)
       experts.push_back(
           {static_cast<std::uint16_t>(layer), static_cast<std::uint16_t>(expert), expert_slices(config, layer, expert)});
@@ -25,8 +25,8 @@ std::vector<ApportionExpert> experts_of(const ModelConfig& config) {
 }
 
 bool same_shape(const Placement& placement, const ModelConfig& config, const std::string& model_id) {
-  if (placement.model_id != model_id || placement.owner.size() != static_cast<std::size_t>(config.layers)) return false;
-  for (int layer = 0; layer < config.layers; ++layer) {
+  if (placement.model_id != model_id || placement.owner.size() != static_cast<std::size_t>(decoder_layers(config))) return false;
+  for (int layer = 0; layer < decoder_layers(config); ++layer) {
     const auto& experts = placement.owner[static_cast<std::size_t>(layer)];
     if (experts.size() != static_cast<std::size_t>(expert_count(config, layer))) return false;
     for (int expert = 0; expert < expert_count(config, layer); ++expert)
@@ -139,7 +139,7 @@ Expected<Placement> place_slices(const ModelConfig& config, const std::string& m
   Placement placement;
   placement.model_id = model_id;
   for (const PlacementDuck& duck : ducks) placement.ducks.push_back(duck.name);
-  placement.owner.resize(static_cast<std::size_t>(config.layers));
+  placement.owner.resize(static_cast<std::size_t>(decoder_layers(config)));
   for (std::size_t e = 0; e < experts.size(); ++e) {
     deal(experts[e], std::span(counts.count).subspan(e * ducks.size(), ducks.size()), owners[e]);
     placement.owner[experts[e].layer].push_back(std::move(owners[e]));

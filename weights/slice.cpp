@@ -25,7 +25,7 @@ Expected<void> check_limits(const ModelConfig& config) {
                 "config.json", "choose another model");
   };
   if (config.hidden > kHiddenMax) return beyond("hidden_size", config.hidden, kHiddenMax);
-  if (config.layers > kLayersMax) return beyond("num_hidden_layers", config.layers, kLayersMax);
+  if (decoder_layers(config) > kLayersMax) return beyond("num_hidden_layers", decoder_layers(config), kLayersMax);
   const int shared = config.moe.shared_experts > 0 ? 1 : 0;
   if (config.moe.experts > 0 && config.moe.experts_per_token > kChoicesMax - shared)
     return beyond("num_experts_per_tok", config.moe.experts_per_token, kChoicesMax - shared);
@@ -70,7 +70,7 @@ int expert_slices(const ModelConfig& config, int layer, int expert) {
 
 std::uint64_t slice_count(const ModelConfig& config) {
   std::uint64_t count = 0;
-  for (int layer = 0; layer < config.layers; ++layer) {
+  for (int layer = 0; layer < decoder_layers(config); ++layer) {
     if (!is_moe_layer(config, layer)) {
       count += static_cast<std::uint64_t>(expert_slices(config, layer, 0));
       continue;
@@ -94,7 +94,7 @@ Expected<void> check_sliceable(const ModelConfig& config) {
         fmt::format("{} layers and {} experts a layer are beyond what slices can number", config.layers, config.moe.experts),
         "config.json", "choose another model");
   const bool has_dense = config.moe.experts == 0 || config.moe.first_moe_layer > 0;
-  const bool has_moe = config.moe.experts > 0 && config.moe.first_moe_layer < config.layers;
+  const bool has_moe = config.moe.experts > 0 && config.moe.first_moe_layer < decoder_layers(config);
   if (has_dense)
     if (auto ok = check_channels(config.intermediate, "intermediate_size"); !ok) return ok;
   if (has_moe) {

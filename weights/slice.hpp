@@ -37,13 +37,16 @@ struct SliceLayout {
 };
 [[nodiscard]] SliceLayout slice_layout(int hidden); // hidden a multiple of 32
 
+// Decoder layers: the model's own and, behind them, those that predict further tokens (MTP), which are built the same way.
+[[nodiscard]] constexpr int decoder_layers(const ModelConfig& config) { return config.layers + config.mtp_layers; }
+
 // The FFNs of a model, as slices count them.
 [[nodiscard]] bool is_moe_layer(const ModelConfig& config, int layer);
 [[nodiscard]] int expert_count(const ModelConfig& config, int layer);                // routed + shared, 1 when dense
 [[nodiscard]] int shared_expert(const ModelConfig& config, int layer);               // its number, -1 if none
 [[nodiscard]] int expert_channels(const ModelConfig& config, int layer, int expert); // its intermediate size
 [[nodiscard]] int expert_slices(const ModelConfig& config, int layer, int expert);
-[[nodiscard]] std::uint64_t slice_count(const ModelConfig& config); // of the whole model, without MTP layers
+[[nodiscard]] std::uint64_t slice_count(const ModelConfig& config); // of all decoder layers
 // "hidden must be a multiple of 32 ..." when the model cannot be sliced.
 [[nodiscard]] Expected<void> check_sliceable(const ModelConfig& config);
 

@@ -27,6 +27,8 @@ constexpr Names<AttentionKind, 3> kAttention{
     {{AttentionKind::Auto, "auto"}, {AttentionKind::Cpu, "cpu"}, {AttentionKind::Cuda, "cuda"}}};
 constexpr Names<HiddenType, 2> kHidden{{{HiddenType::F32, "f32"}, {HiddenType::Bf16, "bf16"}}};
 constexpr Names<ReplyType, 2> kReply{{{ReplyType::Exact, "exact"}, {ReplyType::Compact, "compact"}}};
+constexpr Names<IndexKeys, 2> kIndexKeys{{{IndexKeys::F32, "f32"}, {IndexKeys::Fp8, "fp8"}}};
+constexpr Names<SpeculationKind, 2> kSpeculation{{{SpeculationKind::Mtp, "mtp"}, {SpeculationKind::Off, "off"}}};
 
 template <class T, std::size_t N> const char* name_of(const Names<T, N>& names, T value) {
   for (const auto& [entry, name] : names.entries)
@@ -81,6 +83,8 @@ json to_json(const Engine& engine) {
           {"transport", name_of(kTransport, engine.transport)},
           {"hidden", name_of(kHidden, engine.hidden)},
           {"reply", name_of(kReply, engine.reply)},
+          {"index_keys", name_of(kIndexKeys, engine.index_keys)},
+          {"speculation", name_of(kSpeculation, engine.speculation)},
           {"context_length", engine.context_length},
           {"threads", engine.threads},
           {"api_address", to_string(engine.api_address)},
@@ -122,6 +126,8 @@ Engine engine_from(const json& value) {
   engine.transport = value_of(kTransport, value.at("transport"));
   engine.hidden = value_of(kHidden, value.at("hidden"));
   engine.reply = value_of(kReply, value.at("reply"));
+  engine.index_keys = value_of(kIndexKeys, value.at("index_keys"));
+  engine.speculation = value_of(kSpeculation, value.at("speculation"));
   engine.context_length = number<int>(value.at("context_length"));
   engine.threads = number<int>(value.at("threads"));
   engine.api_address = address(value.at("api_address"));

@@ -87,26 +87,11 @@ Expected<FlockModel> open_flock_model(const inventory::Flock& flock) {
 Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
                          std::uint64_t reclaimable_bytes) {
   const weights::ModelConfig& config = model.checkpoint->config();
-  const weights::ModelSizes sizes = weights::model_sizes(config);
-  const std::uint64_t slices = weights::slice_count(config);
-  const std::uint64_t ducks = flock.ducks.size();
-  const std::uint64_t duck_needed = (slices + ducks - 1) / ducks * weights::slice_layout(config.hidden).bytes;
-
   const auto context = weights::choose_context_length(config, flock.engine.context_length);
   if (!context) return tl::unexpected(context.error());
-  weights::Budget budget;
-  budget.context = *context;
-  budget.host_needed = sizes.host_weight_bytes + sizes.kv_bytes_per_token * static_cast<std::uint64_t>(budget.context);
-  budget.host_available = memory_available_bytes() + reclaimable_bytes;
-  budget.disk_needed = kDiskSlackBytes + kDiskBytesPerSlice * slices;
+  weights::Budget budget = weights::flock_budget(config, *context, flock, memory_available_bytes() + reclaimable_bytes);
+  budget.disk_needed = kDiskSlackBytes + kDiskBytesPerSlice * weights::slice_count(config);
   budget.disk_available = std::min(disk_available_bytes(state.root), disk_available_bytes(agent::cache_folder()));
-  // What the host leaves is shared by the ducks, which are processes beside it. 0 would mean "unknown".
-  const std::uint64_t left = budget.host_available - std::min(budget.host_available, budget.host_needed);
-  for (const inventory::Duck& duck : flock.ducks) {
-    std::uint64_t available = std::max<std::uint64_t>(1, left / ducks);
-    if (duck.memory_bytes != 0) available = std::min(available, duck.memory_bytes);
-    budget.ducks.push_back({.name = duck.name, .needed = duck_needed, .available = available});
-  }
   return weights::check_budget(budget);
 }
 

@@ -5,6 +5,7 @@
 #include "engine/model/layer_attention.hpp"
 #include "engine/model/rope.hpp"
 
+#include <bit>
 #include <cassert>
 #include <fmt/format.h>
 #include <optional>
@@ -14,7 +15,7 @@ namespace {
 
 using weights::ModelConfig;
 
-// A lane's batch between begin() and logits().
+// A lane's batch between begin() or begin_draft() and its logits.
 struct Lane {
   CpuKvCache* cache = nullptr;
   int tokens = 0, start = 0, layer = 0;
@@ -23,6 +24,7 @@ struct Lane {
   std::vector<float> delta;    // [tokens_max][hidden]
   std::vector<float> angles;   // [tokens_max][rope dimensions]
   std::vector<float> scores;   // [tokens_max][experts]
+  std::vector<float> joined;   // [tokens_max][2 * hidden], for the MTP layer only
 };
 
 int rope_dims(const ModelConfig& config) { return config.mla.kv_lora_rank > 0 ? config.mla.rope_dim : config.head_dim; }
@@ -33,6 +35,8 @@ public:
   Expected<void> load(const weights::Checkpoint& checkpoint);
 
   [[nodiscard]] int lanes() const override { return int(lanes_.size()); }
+  [[nodiscard]] int layers() const override { return config_.layers; }
+  [[nodiscard]] bool drafts() const override { return weights_.mtp.has_value(); }
   [[nodiscard]] int tokens_max() const override { return tokens_max_; }
   [[nodiscard]] Expected<std::unique_ptr<KvCache>> make_cache(int capacity) override;
   void begin(int lane, KvCache& cache, std::span<const int> tokens) override;
@@ -41,17 +45,22 @@ public:
   AttentionOutput take(int lane) override;
   void absorb(int lane, std::span<const float> sum) override;
   void logits(int lane, int first, int count, std::span<float> out) override;
+  void hidden(int lane, int first, int count, std::span<float> out) override;
+  void begin_draft(int lane, KvCache& cache, std::span<const int> next_tokens, std::span<const float> hidden) override;
+  void draft_logits(int lane, int row, std::span<float> out) override;
 
 private:
   [[nodiscard]] std::size_t floats(int tokens) const { return std::size_t(tokens) * std::size_t(config_.hidden); }
   void wait(int lane) {
     if (worker_) worker_->wait(lane);
   }
+  Lane& open(int lane, KvCache& cache, int start, std::span<const int> tokens);
   void attend(Lane& lane);
   void norm_rows(const std::vector<float>& weight, const float* rows, int count, float* out);
 
   const ModelConfig& config_;
   int tokens_max_;
+  IndexKeyType index_keys_;
   ThreadPool pool_;
   RopeTable rope_;
   HostWeights weights_;
@@ -63,6 +72,7 @@ private:
 CpuBackend::CpuBackend(const weights::Checkpoint& checkpoint, const CpuBackendOptions& options)
     : config_(checkpoint.config()),
       tokens_max_(options.tokens_max),
+      index_keys_(options.index_keys),
       pool_(options.threads),
       rope_(config_.rope, rope_dims(config_)),
       lanes_(std::size_t(options.lanes)) {
@@ -72,6 +82,7 @@ CpuBackend::CpuBackend(const weights::Checkpoint& checkpoint, const CpuBackendOp
     lane.delta.resize(floats(tokens_max_));
     lane.angles.resize(std::size_t(tokens_max_) * rope_dims(config_));
     lane.scores.resize(std::size_t(tokens_max_) * config_.moe.experts);
+    if (config_.mtp_layers > 0) lane.joined.resize(2 * floats(tokens_max_));
   }
   attention_ = config_.mla.kv_lora_rank > 0 ? make_mla_attention(config_, pool_, tokens_max_)
                                             : make_gqa_attention(config_, pool_, tokens_max_);
@@ -86,25 +97,43 @@ Expected<void> CpuBackend::load(const weights::Checkpoint& checkpoint) {
 }
 
 Expected<std::unique_ptr<KvCache>> CpuBackend::make_cache(int capacity) {
-  auto cache = CpuKvCache::make(config_, capacity);
+  auto cache = CpuKvCache::make(config_, capacity, index_keys_);
   if (!cache) return tl::unexpected(cache.error());
   for (int lane = 0; lane < lanes(); ++lane) wait(lane); // reserve() changes memory that attend() uses
   attention_->reserve(capacity);
   return std::move(*cache);
 }
 
-void CpuBackend::begin(int lane_index, KvCache& cache, std::span<const int> tokens) {
+// A new batch: embeddings in the residual, and the angles of its positions.
+Lane& CpuBackend::open(int lane_index, KvCache& cache, int start, std::span<const int> tokens) {
   wait(lane_index); // of a batch that was given up
   Lane& lane = lanes_[std::size_t(lane_index)];
   lane.cache = static_cast<CpuKvCache*>(&cache); // this backend makes no others
   lane.tokens = int(tokens.size());
-  lane.start = cache.length();
+  lane.start = start;
   assert(lane.tokens >= 1 && lane.tokens <= tokens_max_ && lane.start + lane.tokens <= cache.capacity());
   const auto dims = std::size_t(rope_dims(config_));
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     weights::matrix_row(weights_.embedding, tokens[t], std::span(lane.residual).subspan(floats(int(t)), floats(1)));
     rope_.angles(lane.start + int(t), std::span(lane.angles).subspan(t * dims, dims));
   }
+  return lane;
+}
+
+void CpuBackend::begin(int lane, KvCache& cache, std::span<const int> tokens) { open(lane, cache, cache.length(), tokens); }
+
+// The embedding comes first in what is joined, as in the checkpoints (the paper writes the hidden state first).
+void CpuBackend::begin_draft(int lane_index, KvCache& cache, std::span<const int> next_tokens, std::span<const float> hidden) {
+  Lane& lane = open(lane_index, cache, cache.draft_length(), next_tokens);
+  assert(weights_.mtp && hidden.size() == floats(lane.tokens) && lane.start + lane.tokens <= cache.length());
+  const MtpWeights& w = *weights_.mtp;
+  const auto eps = float(config_.norm_eps);
+  for (int row = 0; row < lane.tokens; ++row) {
+    float* joined = lane.joined.data() + 2 * floats(row);
+    kernels().rms_norm(lane.residual.data() + floats(row), w.embedding_norm.data(), config_.hidden, eps, joined);
+    kernels().rms_norm(hidden.data() + floats(row), w.hidden_norm.data(), config_.hidden, eps, joined + config_.hidden);
+  }
+  run_product(pool_, w.projection, lane.tokens, lane.joined.data(), lane.residual.data());
 }
 
 void CpuBackend::launch(int lane_index, int layer) {
@@ -112,6 +141,7 @@ void CpuBackend::launch(int lane_index, int layer) {
   Lane& lane = lanes_[std::size_t(lane_index)];
   lane.layer = layer;
   if (layer == config_.layers - 1) lane.cache->grow(lane.tokens);
+  if (layer == config_.layers) lane.cache->grow_drafts(lane.tokens);
   if (worker_)
     worker_->submit(lane_index);
   else
@@ -157,6 +187,21 @@ void CpuBackend::logits(int lane_index, int first, int count, std::span<float> o
   run_product(pool_, weights_.head, count, lane.normed.data(), out.data());
 }
 
+void CpuBackend::hidden(int lane_index, int first, int count, std::span<float> out) {
+  wait(lane_index);
+  const Lane& lane = lanes_[std::size_t(lane_index)];
+  assert(first >= 0 && first + count <= lane.tokens && out.size() >= floats(count));
+  norm_rows(weights_.final_norm, lane.residual.data() + floats(first), count, out.data());
+}
+
+void CpuBackend::draft_logits(int lane_index, int row, std::span<float> out) {
+  wait(lane_index);
+  Lane& lane = lanes_[std::size_t(lane_index)];
+  assert(row >= 0 && row < lane.tokens && out.size() >= std::size_t(config_.vocab));
+  norm_rows(weights_.mtp->head_norm, lane.residual.data() + floats(row), 1, lane.normed.data());
+  run_product(pool_, weights_.head, 1, lane.normed.data(), out.data());
+}
+
 } // namespace
 
 Expected<std::unique_ptr<AttentionBackend>> make_cpu_backend(const weights::Checkpoint& checkpoint,
@@ -164,6 +209,11 @@ Expected<std::unique_ptr<AttentionBackend>> make_cpu_backend(const weights::Chec
   if (options.lanes < 1 || options.tokens_max < 1 || options.threads < 0)
     return fail(ErrorCode::kInternal, fmt::format("a CPU backend of {} lanes, {} tokens a batch and {} threads is impossible",
                                                   options.lanes, options.tokens_max, options.threads));
+  const weights::Indexer& indexer = checkpoint.config().indexer;
+  if (options.index_keys == IndexKeyType::F8 && indexer.heads > 0 && !std::has_single_bit(unsigned(indexer.head_dim)))
+    return fail(ErrorCode::kModelUnsupported,
+                fmt::format("index_head_dim is {}, and only a power of two can be rotated for fp8 keys", indexer.head_dim),
+                "config.json", "set engine.index_keys to \"f32\"");
   auto backend = std::make_unique<CpuBackend>(checkpoint, options);
   if (auto loaded = backend->load(checkpoint); !loaded) return tl::unexpected(loaded.error());
   return backend;

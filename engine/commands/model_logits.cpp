@@ -66,7 +66,7 @@ int run_logits(Words words) {
     if (chosen) return chosen;
     Error error = std::move(chosen.error()); // the setting that it names has no part in this
     error.place = "--ids";
-    error.next = fmt::format("give at most {} ids", weights::context_limit(config));
+    error.next = fmt::format("give at most {} ids", config.max_position);
     return tl::unexpected(std::move(error));
   });
   if (!model) return report(model.error());

@@ -2,7 +2,6 @@
 #include "engine/commands/model_source.hpp"
 #include "engine/commands/score.hpp"
 #include "engine/tokenizer/tokenizer.hpp"
-#include "weights/context_length.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -98,7 +97,7 @@ int run_perplexity(Words words) {
   if (!text) return report(text.error());
   ProgressLine progress(Clock::now());
   auto model = open_model(*arguments, progress, [](const weights::ModelConfig& config) -> Expected<int> {
-    return std::min(kWindowTokensMax, weights::context_limit(config));
+    return std::min(kWindowTokensMax, config.max_position);
   });
   if (!model) return report(model.error());
   const auto ids = encode(**model, *text, *file);

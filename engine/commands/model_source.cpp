@@ -10,7 +10,8 @@ tl::unexpected<Error> usage(const char* message, const char* next) { return fail
 } // namespace
 
 std::vector<OptionSpec> with_source_options(std::vector<OptionSpec> own) {
-  own.insert(own.end(), {{"--no-ducks", false}, {"--state", true}, {"--hidden", true}, {"--threads", true}});
+  own.insert(own.end(),
+             {{"--no-ducks", false}, {"--state", true}, {"--hidden", true}, {"--index-keys", true}, {"--threads", true}});
   return own;
 }
 
@@ -35,6 +36,10 @@ Expected<std::unique_ptr<ComputeModel>> open_model(const Arguments& arguments, P
     if (!state) return usage("--hidden says how hidden states travel to ducks; there are none", "leave it out, or use ducks");
     if (*hidden != "f32" && *hidden != "bf16") return usage("--hidden is f32 or bf16", "");
     options.bf16_hidden = *hidden == "bf16";
+  }
+  if (const auto keys = arguments.value("--index-keys")) {
+    if (*keys != "f32" && *keys != "fp8") return usage("--index-keys is f32 or fp8", "");
+    options.index_keys = *keys == "fp8" ? IndexKeyType::F8 : IndexKeyType::F32;
   }
   if (const auto threads = arguments.value("--threads")) {
     const auto count = parse_integer(*threads, 1, 1024, "--threads");

@@ -89,6 +89,7 @@ Expected<void> open_generator(Service& service, const agent::Serving& serving) {
   options.model_name = model_name(serving.model_source);
   options.context_length = model.context();
   options.output_tokens_max = serving.limits.request_tokens_max;
+  options.speculate = serving.engine.speculation == inventory::SpeculationKind::Mtp;
   const std::uint64_t cache_bytes =
       weights::model_sizes(model.config()).kv_bytes_per_token * static_cast<std::uint64_t>(model.context());
   options.sessions_max = sessions_that_fit(memory_available_bytes(),

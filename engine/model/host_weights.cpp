@@ -42,6 +42,8 @@ private:
   }
   GqaWeights gqa(const std::string& prefix);
   MlaWeights mla(const std::string& prefix);
+  IndexerWeights indexer(const std::string& prefix);
+  MtpWeights mtp(const std::string& prefix);
   LayerWeights layer(int index);
 
   const Checkpoint& checkpoint_;
@@ -98,6 +100,27 @@ MlaWeights Loader::mla(const std::string& prefix) {
   w.kv_a_norm = vector(prefix + "kv_a_layernorm.weight", m.kv_lora_rank);
   w.kv_b = matrix(prefix + "kv_b_proj.weight", config_.heads * (m.nope_dim + m.v_dim), m.kv_lora_rank);
   w.output = matrix(prefix + "o_proj.weight", config_.hidden, config_.heads * m.v_dim);
+  if (config_.indexer.heads > 0) w.indexer = indexer(prefix + "indexer.");
+  return w;
+}
+
+IndexerWeights Loader::indexer(const std::string& prefix) {
+  const weights::Indexer& i = config_.indexer;
+  IndexerWeights w;
+  w.query_b = matrix(prefix + "wq_b.weight", i.heads * i.head_dim, config_.mla.q_lora_rank);
+  w.key = matrix(prefix + "wk.weight", i.head_dim, config_.hidden);
+  w.key_norm = vector(prefix + "k_norm.weight", i.head_dim);
+  w.key_norm_bias = vector(prefix + "k_norm.bias", i.head_dim);
+  w.head_weight = matrix(prefix + "weights_proj.weight", i.heads, config_.hidden);
+  return w;
+}
+
+MtpWeights Loader::mtp(const std::string& prefix) {
+  MtpWeights w;
+  w.embedding_norm = vector(prefix + "enorm.weight", config_.hidden);
+  w.hidden_norm = vector(prefix + "hnorm.weight", config_.hidden);
+  w.projection = matrix(prefix + "eh_proj.weight", config_.hidden, 2 * config_.hidden);
+  w.head_norm = vector(prefix + "shared_head.norm.weight", config_.hidden);
   return w;
 }
 
@@ -119,7 +142,8 @@ Expected<HostWeights> Loader::load() {
   w.embedding = view("model.embed_tokens.weight", config_.vocab, config_.hidden);
   w.head = config_.tied_embeddings ? dense_matrix(w.embedding) : matrix("lm_head.weight", config_.vocab, config_.hidden);
   w.final_norm = vector("model.norm.weight", config_.hidden);
-  for (int index = 0; index < config_.layers; ++index) w.layers.push_back(layer(index));
+  for (int index = 0; index < weights::decoder_layers(config_); ++index) w.layers.push_back(layer(index));
+  if (config_.mtp_layers > 0) w.mtp = mtp(fmt::format("model.layers.{}.", config_.layers));
   w.matrices = std::move(matrices_);
   if (faults_ == 0) return w;
   first_.message += more_;

@@ -6,6 +6,7 @@
 #include "engine/attention/thread_pool.hpp"
 #include "weights/checkpoint.hpp"
 
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -17,18 +18,31 @@ struct GqaWeights {
   std::vector<float> query_norm, key_norm; // [head_dim], empty where the family has none
 };
 
+// What DeepSeek-V3.2's sparse attention chooses positions with; query_b has rows 0 where a model has none.
+struct IndexerWeights {
+  DenseMatrix query_b, key, head_weight; // [heads * head_dim, q_lora_rank], [head_dim, hidden], [heads, hidden]
+  std::vector<float> key_norm, key_norm_bias;
+};
+
 // Multi-head latent attention. kv_b holds per head nope_dim rows (keys) and v_dim rows (values).
 struct MlaWeights {
   DenseMatrix query_a, query_b; // query_a is empty (rows 0) when queries have no low-rank form; query_b then takes x itself
   std::vector<float> query_a_norm;
   DenseMatrix kv_a, kv_b, output;
   std::vector<float> kv_a_norm;
+  IndexerWeights indexer;
 };
 
 struct LayerWeights {
   std::vector<float> input_norm, ffn_norm; // [hidden]
   std::variant<GqaWeights, MlaWeights> attention;
   DenseMatrix router; // [experts, hidden]; rows 0 in dense layers
+};
+
+// What an MTP layer has beside a decoder layer: z = projection [norm(embedding); norm(hidden)], and a norm before the head.
+struct MtpWeights {
+  std::vector<float> embedding_norm, hidden_norm, head_norm; // [hidden]
+  DenseMatrix projection;                                    // [hidden, 2 * hidden]
 };
 
 struct NamedMatrix {
@@ -40,7 +54,8 @@ struct HostWeights {
   weights::MatrixView embedding; // [vocab, hidden]
   DenseMatrix head;              // the embedding again when tied
   std::vector<float> final_norm;
-  std::vector<LayerWeights> layers;
+  std::vector<LayerWeights> layers; // decoder_layers()
+  std::optional<MtpWeights> mtp;
   std::vector<NamedMatrix> matrices; // all of the above, each once
 };
 

@@ -2,15 +2,16 @@
 // of kv_b, attention runs over the cached latents, the result goes through its value half. Prefill too, so that a position
 // has the same bits however it was computed.
 #include "engine/attention/kernels/kernels.hpp"
-#include "engine/model/layer_attention.hpp"
+#include "engine/model/indexer.hpp"
 #include "engine/model/rope.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace ductl::engine {
 namespace {
 
-constexpr int kTokensPerPiece = 8;
+constexpr int kTokensPerPiece = 8, kRowsPerPiece = 64;
 
 class MlaAttention final : public LayerAttention {
 public:
@@ -28,9 +29,11 @@ public:
         absorbed_(std::size_t(tokens_max) * config.heads * latent_floats_),
         attended_(std::size_t(tokens_max) * config.heads * m_.kv_lora_rank),
         value_(std::size_t(tokens_max) * config.heads * m_.v_dim),
-        tasks_(std::size_t(config.heads)) {}
+        tasks_(std::size_t(config.heads)) {
+    if (config.indexer.heads > 0) indexer_.emplace(config, pool, tokens_max);
+  }
 
-  void reserve(int capacity) override { attend_.reserve(capacity); }
+  void reserve(int capacity) override;
   void run(const LayerWeights& weights, const AttentionBatch& batch) override;
 
 private:
@@ -38,6 +41,8 @@ private:
   void finish_token(const MlaWeights& w, const AttentionBatch& batch, int token);
   void absorb_head(const MlaWeights& w, const AttentionBatch& batch, int head);
   void attend(const AttentionBatch& batch);
+  void attend_selected(const AttentionBatch& batch, int token);
+  [[nodiscard]] AttendJob attend_job(const AttentionBatch& batch, int tokens);
   void expand(const MlaWeights& w, const AttentionBatch& batch);
 
   const weights::ModelConfig& config_;
@@ -53,7 +58,16 @@ private:
   std::vector<float> attended_;   // [tokens_max][heads][kv_lora_rank]
   std::vector<float> value_;      // [tokens_max][heads][v_dim]
   std::vector<DenseTask> tasks_;  // one a head
+  std::optional<Indexer> indexer_;
+  std::vector<float> gathered_; // [topk][latent_floats_]
 };
+
+void MlaAttention::reserve(int capacity) {
+  attend_.reserve(capacity);
+  if (!indexer_) return;
+  indexer_->reserve(capacity);
+  if (capacity > config_.indexer.topk) gathered_.resize(std::size_t(config_.indexer.topk) * std::size_t(latent_floats_));
+}
 
 void MlaAttention::project(const MlaWeights& w, const AttentionBatch& batch) {
   const bool low_rank = w.query_a.rows > 0;
@@ -95,8 +109,33 @@ void MlaAttention::absorb_head(const MlaWeights& w, const AttentionBatch& batch,
 }
 
 void MlaAttention::attend(const AttentionBatch& batch) {
+  const int dense = indexer_ ? indexer_->dense_tokens(batch) : batch.tokens;
+  if (dense > 0) attend_.run(attend_job(batch, dense));
+  for (int token = dense; token < batch.tokens; ++token) attend_selected(batch, token);
+}
+
+// The selected rows, together and in the order of their positions, are a short dense context of their own.
+void MlaAttention::attend_selected(const AttentionBatch& batch, int token) {
+  const std::span<const int> selected = indexer_->select(batch, token);
+  const float* rows = batch.cache->keys(batch.layer, 0);
+  pool_.run(int(selected.size()), kRowsPerPiece, [&](int begin, int end, int) {
+    for (int i = begin; i < end; ++i)
+      std::copy_n(rows + std::ptrdiff_t(selected[std::size_t(i)]) * latent_floats_, latent_floats_,
+                  gathered_.data() + std::ptrdiff_t(i) * latent_floats_);
+  });
+  AttendJob job = attend_job(batch, 1);
+  const std::ptrdiff_t index = std::ptrdiff_t(token) * config_.heads;
+  job.start = int(selected.size()) - 1;
+  job.query += index * latent_floats_;
+  job.out += index * m_.kv_lora_rank;
+  job.keys = job.values = gathered_.data();
+  attend_.run(job);
+}
+
+// The batch's first `tokens` over all that lies before each.
+AttendJob MlaAttention::attend_job(const AttentionBatch& batch, int tokens) {
   AttendJob job;
-  job.tokens = batch.tokens;
+  job.tokens = tokens;
   job.start = batch.start;
   job.heads = config_.heads;
   job.kv_heads = 1;
@@ -108,7 +147,7 @@ void MlaAttention::attend(const AttentionBatch& batch) {
   job.keys = batch.cache->keys(batch.layer, 0);
   job.values = batch.cache->values(batch.layer, 0);
   job.row_floats = latent_floats_;
-  attend_.run(job);
+  return job;
 }
 
 void MlaAttention::expand(const MlaWeights& w, const AttentionBatch& batch) {
@@ -127,6 +166,7 @@ void MlaAttention::expand(const MlaWeights& w, const AttentionBatch& batch) {
 void MlaAttention::run(const LayerWeights& weights, const AttentionBatch& batch) {
   const auto& w = std::get<MlaWeights>(weights.attention);
   project(w, batch);
+  if (indexer_) indexer_->run(w.indexer, batch, low_query_.data());
   pool_.run(batch.tokens, kTokensPerPiece, [&](int begin, int end, int) {
     for (int token = begin; token < end; ++token) finish_token(w, batch, token);
   });

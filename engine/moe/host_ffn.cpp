@@ -57,7 +57,7 @@ private:
 Expected<void> HostFfn::load(const weights::Checkpoint& checkpoint) {
   if (auto checked = weights::check_ffn_tensors(checkpoint); !checked) return checked;
   std::vector<NamedMatrix> matrices;
-  for (int layer = 0; layer < config_.layers; ++layer) {
+  for (int layer = 0; layer < weights::decoder_layers(config_); ++layer) {
     auto& experts = experts_.emplace_back();
     for (int expert = 0; expert < weights::expert_count(config_, layer); ++expert) {
       const auto found = weights::expert_weights(checkpoint, layer, expert);
@@ -75,7 +75,7 @@ Expected<void> HostFfn::load(const weights::Checkpoint& checkpoint) {
 // For the widest layer with a full batch.
 void HostFfn::allocate() {
   std::size_t rows = 0, channels = 0, experts = 0;
-  for (int layer = 0; layer < config_.layers; ++layer) {
+  for (int layer = 0; layer < weights::decoder_layers(config_); ++layer) {
     const bool moe = weights::is_moe_layer(config_, layer);
     const int shared = weights::shared_expert(config_, layer);
     const std::size_t routed = moe ? std::size_t(config_.moe.experts_per_token) : 1;

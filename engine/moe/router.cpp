@@ -97,13 +97,13 @@ void route_softmax(const Moe& moe, std::span<const float> scores, std::span<Expe
 } // namespace
 
 Router::Router(ModelConfig config, std::vector<std::vector<float>> bias) : config_(std::move(config)), bias_(std::move(bias)) {
-  bias_.resize(std::size_t(config_.layers));
+  bias_.resize(std::size_t(weights::decoder_layers(config_)));
 }
 
 Expected<Router> Router::load(const weights::Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
-  std::vector<std::vector<float>> bias(std::size_t(config.layers));
-  for (int layer = 0; layer < config.layers; ++layer) {
+  std::vector<std::vector<float>> bias(std::size_t(weights::decoder_layers(config)));
+  for (int layer = 0; layer < weights::decoder_layers(config); ++layer) {
     if (!config.moe.sigmoid_scores || !weights::is_moe_layer(config, layer)) continue;
     const std::string name = fmt::format("model.layers.{}.mlp.gate.e_score_correction_bias", layer);
     auto found = checkpoint.vector(name, config.moe.experts);

@@ -13,6 +13,11 @@ nlohmann::json stats_json(const GenerationStats& stats) {
                         {"tpot_s", stats.tpot_s()},
                         {"prefill_tokens_per_s", stats.prefill_tokens_per_s()},
                         {"decode_tokens_per_s", stats.decode_tokens_per_s()}};
+  if (stats.drafted_tokens > 0) {
+    out["drafted_tokens"] = stats.drafted_tokens;
+    out["accepted_tokens"] = stats.accepted_tokens;
+    out["acceptance"] = stats.acceptance();
+  }
   if (stats.flock) {
     out["rounds"] = stats.flock->rounds;
     out["repeats"] = stats.flock->repeats;

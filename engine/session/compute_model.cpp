@@ -43,6 +43,8 @@ Expected<std::unique_ptr<ComputeModel>> ComputeModel::open(const ComputeOptions&
   CpuBackendOptions backend;
   backend.threads = options.threads;
   backend.tokens_max = kBatchTokensMax;
+  const bool fp8_keys = options.flock && options.flock->serving.engine.index_keys == inventory::IndexKeys::Fp8;
+  backend.index_keys = options.index_keys.value_or(fp8_keys ? IndexKeyType::F8 : IndexKeyType::F32);
   auto attention = make_cpu_backend(*model->checkpoint_, backend);
   if (!attention) return tl::unexpected(attention.error());
   model->attention_ = std::move(*attention);

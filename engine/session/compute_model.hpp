@@ -4,6 +4,7 @@
 #include "agent/client/serving.hpp"
 #include "agent/client/state_folder.hpp"
 #include "engine/attention/attention_backend.hpp"
+#include "engine/attention/index_keys.hpp"
 #include "engine/lanes/forward.hpp"
 #include "engine/moe/flock_ffn.hpp"
 #include "weights/checkpoint.hpp"
@@ -25,10 +26,11 @@ struct FlockAccess {
 [[nodiscard]] Expected<FlockAccess> read_flock_access(const std::filesystem::path& state);
 
 struct ComputeOptions {
-  std::string source;               // as open_checkpoint takes it
-  std::optional<FlockAccess> flock; // none: FFNs in process, unquantised
-  int threads = 0;                  // 0 = one a core
-  std::optional<bool> bf16_hidden;  // else what the flock's engine settings say
+  std::string source;                          // as open_checkpoint takes it
+  std::optional<FlockAccess> flock;            // none: FFNs in process, unquantised
+  int threads = 0;                             // 0 = one a core
+  std::optional<bool> bf16_hidden;             // else what the flock's engine settings say
+  std::optional<IndexKeyType> index_keys = {}; // likewise; float without a flock
   // The context that will be computed, from the model's config; memory for it is checked before anything else.
   std::function<Expected<int>(const weights::ModelConfig&)> context;
   std::function<void(const std::string&)> on_stage; // may be empty

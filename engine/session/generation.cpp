@@ -18,7 +18,7 @@ Generation::Generation(const GenerationTools& tools, Session& session, const Gen
       output_tokens_max_(output_tokens_max),
       stop_(request.stop),
       history_(request.prompt),
-      logits_(static_cast<std::size_t>(tools.vocab)) {
+      logits_(2 * static_cast<std::size_t>(tools.vocab)) {
   history_.reserve(request.prompt.size() + static_cast<std::size_t>(output_tokens_max));
 }
 
@@ -27,15 +27,14 @@ Expected<GenerateResult> Generation::run() {
   result_.stats.input_tokens = static_cast<int>(request_.prompt.size());
   auto step = prefill();
   if (!step) return tl::unexpected(step.error());
+  if (*step == Step::Go) *step = emit_next(row(0));
   while (*step == Step::Go) {
-    *step = emit_next();
-    if (*step == Step::End) break;
     if (cancelled()) {
       end(FinishReason::Cancelled);
       break;
     }
-    if (auto ran = forward(std::span(history_).last(1)); !ran) return tl::unexpected(ran.error());
-    tools_.forward.attention().logits(0, 0, 1, logits_);
+    step = decode();
+    if (!step) return tl::unexpected(step.error());
   }
   result_.stats.output_tokens = static_cast<int>(result_.tokens.size());
   result_.stats.total_s = seconds(Clock::now() - started_);
@@ -50,12 +49,14 @@ Expected<RoundTimes> Generation::forward(std::span<const int> tokens) {
   }
   session_.ran(tokens);
   rounds_ += *times;
+  if (speculation_) speculation_->ran(int(tokens.size()));
   return times;
 }
 
 Expected<Generation::Step> Generation::prefill() {
   const std::span<const int> prompt = request_.prompt;
-  std::size_t done = static_cast<std::size_t>(session_.rewind_to(prompt));
+  auto done = static_cast<std::size_t>(session_.rewind_to(prompt, tools_.speculate));
+  if (tools_.speculate) speculation_.emplace(tools_.forward, session_.cache(), tools_.config);
   result_.stats.cached_tokens = static_cast<int>(done);
   const auto batch_max = static_cast<std::size_t>(tools_.forward.tokens_max());
   while (done < prompt.size()) {
@@ -65,21 +66,66 @@ Expected<Generation::Step> Generation::prefill() {
     }
     const std::span<const int> batch = prompt.subspan(done, std::min(batch_max, prompt.size() - done));
     if (auto ran = forward(batch); !ran) return tl::unexpected(ran.error());
+    if (done + batch.size() == prompt.size()) tools_.forward.attention().logits(0, static_cast<int>(batch.size()) - 1, 1, row(0));
+    if (speculation_) // the row of the prompt's last token waits for the answer's first
+      if (auto ran = follow(prompt.subspan(done + 1, std::min(batch.size(), prompt.size() - done - 1))); !ran)
+        return tl::unexpected(ran.error());
     done += batch.size();
-    if (done == prompt.size()) tools_.forward.attention().logits(0, static_cast<int>(batch.size()) - 1, 1, logits_);
   }
   return Step::Go;
 }
 
-// Samples from logits_, shows the token, and says whether that was the last one.
-Generation::Step Generation::emit_next() {
+Expected<void> Generation::follow(std::span<const int> next_tokens) {
+  if (next_tokens.empty()) return {};
+  auto times = speculation_->follow(next_tokens);
+  if (!times) return tl::unexpected(times.error());
+  rounds_ += *times;
+  return {};
+}
+
+// A guess at the token behind the last one, drawn as that will be: with the same randomness, so that a sampled answer agrees with
+// its guesses as often as their distributions do.
+Expected<void> Generation::foresee() {
+  if (auto ran = follow(std::span(history_).last(static_cast<std::size_t>(speculation_->waiting()))); !ran) return ran;
+  speculation_->logits(row(0));
+  batch_.push_back(sample(request_.sampling, history_, history_.size(), row(0), tools_.vocab_used));
+  ++result_.stats.drafted_tokens;
+  return {};
+}
+
+// One batch: the last token and, where it is worth while, a guess behind it. What it says about the next token is emitted; where
+// that is the guess, what it says about the one after it as well.
+Expected<Generation::Step> Generation::decode() {
+  KvCache& cache = session_.cache();
+  batch_.assign(1, history_.back());
+  const bool two_more = static_cast<int>(result_.tokens.size()) + 1 < output_tokens_max_;
+  if (speculation_ && two_more && cache.capacity() - cache.length() >= 2)
+    if (auto ran = foresee(); !ran) return tl::unexpected(ran.error());
+  if (auto ran = forward(batch_); !ran) return tl::unexpected(ran.error());
+  const auto rows = static_cast<int>(batch_.size());
+  tools_.forward.attention().logits(0, 0, rows, logits_);
+  Step step = emit_next(row(0));
+  if (rows == 1) return step;
+  if (batch_.back() != history_.back()) {
+    cache.truncate(cache.length() - 1);
+    session_.follow_cache();
+    speculation_->took_back();
+    return step;
+  }
+  ++result_.stats.accepted_tokens;
+  if (step == Step::Go) step = emit_next(row(1), true);
+  return step;
+}
+
+// Samples, shows the token, and says whether that was the last one.
+Generation::Step Generation::emit_next(std::span<float> logits, bool accepted) {
   const int position = static_cast<int>(history_.size());
-  const int token = sample(request_.sampling, history_, static_cast<std::uint64_t>(position), logits_, tools_.vocab_used);
+  const int token = sample(request_.sampling, history_, static_cast<std::uint64_t>(position), logits, tools_.vocab_used);
   const Instant now = Clock::now();
   if (result_.tokens.empty()) result_.stats.ttft_s = seconds(now - started_);
   if (request_.token_times) {
     const auto total = std::chrono::duration_cast<std::chrono::nanoseconds>(now - token_started_).count();
-    result_.stats.tokens.push_back({position, token, total, rounds_});
+    result_.stats.tokens.push_back({position, token, total, rounds_, accepted});
   }
   token_started_ = now;
   rounds_ = {};

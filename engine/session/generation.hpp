@@ -1,7 +1,7 @@
 // One generation on one session: prefill what is not cached, then token by token until something ends it.
 #pragma once
 
-#include "engine/lanes/forward.hpp"
+#include "engine/lanes/speculation.hpp"
 #include "engine/session/generator.hpp"
 #include "engine/session/kept_sessions.hpp"
 #include "engine/stop_matcher.hpp"
@@ -13,8 +13,10 @@ namespace ductl::engine {
 struct GenerationTools { // what does not change from one generation to the next
   Forward& forward;
   const Tokenizer& tokenizer;
-  int vocab = 0;      // rows of the head
-  int vocab_used = 0; // ids at or above are padding
+  const weights::ModelConfig& config;
+  bool speculate = false; // with the model's MTP layer
+  int vocab = 0;          // rows of the head
+  int vocab_used = 0;     // ids at or above are padding
 };
 
 class Generation {
@@ -30,7 +32,14 @@ private:
   [[nodiscard]] bool cancelled() const { return callbacks_.cancelled && callbacks_.cancelled(); }
   [[nodiscard]] Expected<RoundTimes> forward(std::span<const int> tokens);
   [[nodiscard]] Expected<Step> prefill();
-  [[nodiscard]] Step emit_next();
+  [[nodiscard]] Expected<Step> decode();
+  [[nodiscard]] Expected<void> follow(std::span<const int> next_tokens);
+  [[nodiscard]] Expected<void> foresee();
+  [[nodiscard]] std::span<float> row(int index) {
+    const auto vocab = static_cast<std::size_t>(tools_.vocab);
+    return std::span(logits_).subspan(static_cast<std::size_t>(index) * vocab, vocab);
+  }
+  [[nodiscard]] Step emit_next(std::span<float> logits, bool accepted = false);
   [[nodiscard]] Step show(int token);
   void show_text(std::string_view text);
   void end(FinishReason reason);
@@ -42,8 +51,10 @@ private:
   int output_tokens_max_;
   Utf8Stream utf8_;
   StopMatcher stop_;
-  std::vector<int> history_;  // prompt and answer
-  std::vector<float> logits_; // of the last token
+  std::vector<int> history_; // prompt and answer
+  std::optional<Speculation> speculation_;
+  std::vector<int> batch_;    // what is being decoded: the last token, and behind it the draft
+  std::vector<float> logits_; // [2][vocab], of batch_ (in prefill, of the last token)
   GenerateResult result_;
   Instant started_, token_started_;
   RoundTimes rounds_; // since the last token

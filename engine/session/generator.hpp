@@ -54,6 +54,7 @@ struct GeneratorOptions {
   int queue_max = 64;                             // requests that may wait
   int sessions_max = 1;                           // caches that are kept
   int output_tokens_max = 0;                      // when a request names none; 0 = up to the context
+  bool speculate = true;                          // with the model's MTP layer, where it has one
   std::function<FlockCounts()> flock_counts = {}; // of the flock that computes FFNs; empty: in process
 };
 // All references must outlive the generator, and nobody else may use `forward` meanwhile. The first cache is made at once: when

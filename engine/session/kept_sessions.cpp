@@ -10,9 +10,11 @@ int Session::common_prefix(std::span<const int> prompt) const {
   return static_cast<int>(mine - tokens_.begin());
 }
 
-int Session::rewind_to(std::span<const int> prompt) {
+int Session::rewind_to(std::span<const int> prompt, bool drafts) {
   assert(!prompt.empty());
-  const int kept = std::min(common_prefix(prompt), static_cast<int>(prompt.size()) - 1);
+  const int common = common_prefix(prompt);
+  int kept = std::min(common, static_cast<int>(prompt.size()) - 1);
+  if (drafts) kept = std::min({kept, std::max(common - 1, 0), cache_->draft_length()});
   cache_->truncate(kept);
   follow_cache();
   return kept;

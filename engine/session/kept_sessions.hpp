@@ -18,8 +18,9 @@ public:
   [[nodiscard]] const std::vector<int>& tokens() const { return tokens_; }
   [[nodiscard]] int common_prefix(std::span<const int> prompt) const;
   // Rolls back to the longest useful prefix of `prompt` and returns its length. At least the prompt's last token is left to
-  // run, since its logits are wanted.
-  int rewind_to(std::span<const int> prompt);
+  // run, since its logits are wanted. With drafts the MTP layer keeps as many rows: the last common token is run again, since
+  // its row belongs to the token behind it.
+  int rewind_to(std::span<const int> prompt, bool drafts = false);
   void ran(std::span<const int> tokens); // they are in the cache now
   // A failed run may have left the cache shorter than it was (never longer): tokens follow it.
   void follow_cache();

@@ -121,6 +121,8 @@ Serving sample() {
   serving.ducks = {{"duck1", 0, 0x7f150165, 7421, 7422}, {"duck2", 1, 0x0a150265, 50001, 50002}};
   serving.engine.hidden = inventory::HiddenType::Bf16;
   serving.engine.reply = inventory::ReplyType::Compact;
+  serving.engine.index_keys = inventory::IndexKeys::Fp8;
+  serving.engine.speculation = inventory::SpeculationKind::Off;
   serving.engine.context_length = 4096;
   serving.limits.dead_after_ms = 50;
   return serving;

@@ -179,6 +179,10 @@ TEST_F(Avx2, NormSoftmaxAndActivationHaveTheScalarBits) {
     scalar_kernels().silu_multiply(a.data(), w.data(), size);
     avx2_kernels()->silu_multiply(b.data(), w.data(), size);
     EXPECT_TRUE(same_bits(a, b)) << "activation of " << size;
+    a = b = w;
+    scalar_kernels().add_relu(x.data(), -0.3F, size, a.data());
+    avx2_kernels()->add_relu(x.data(), -0.3F, size, b.data());
+    EXPECT_TRUE(same_bits(a, b)) << "weighted relu of " << size;
   }
 }
 
@@ -204,6 +208,10 @@ TEST(Elementwise, IsNearTheFormulasInDouble) {
   kernels().silu_multiply(y.data(), w.data(), size);
   for (int i = 0; i < size; ++i)
     EXPECT_NEAR(y[i], gate[i] / (1 + std::exp(-double(gate[i]))) * w[i], 1e-6 * std::fabs(y[i]) + 1e-30);
+
+  y = w;
+  kernels().add_relu(x.data(), 0.7F, size, y.data());
+  for (int i = 0; i < size; ++i) EXPECT_NEAR(y[i], w[i] + 0.7 * std::max(x[i], 0.0F), 1e-6);
 }
 
 } // namespace

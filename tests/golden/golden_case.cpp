@@ -44,17 +44,25 @@ GoldenCase load_golden_case(const std::string& name) {
   golden.checkpoint = must(weights::open_checkpoint((kFolder / name).string()));
   std::ifstream file(kFolder / name / "golden.json");
   const auto json = nlohmann::json::parse(file); // outlives the loop
-  for (const auto& prompt : json.at("prompts")) {
-    golden.prompts.push_back({prompt.at("ids").get<std::vector<int>>(), prompt.at("positions").get<std::vector<int>>(),
-                              prompt.at("logits").get<std::vector<std::vector<float>>>(), prompt.value("stepwise", false)});
-  }
+  const auto prompts = [&](const char* list) {
+    std::vector<GoldenPrompt> out;
+    for (const auto& prompt : json.value(list, nlohmann::json::array()))
+      out.push_back({prompt.at("ids").get<std::vector<int>>(), prompt.at("positions").get<std::vector<int>>(),
+                     prompt.at("logits").get<std::vector<std::vector<float>>>(), prompt.value("stepwise", false),
+                     prompt.value("near_tie", false)});
+    return out;
+  };
+  golden.prompts = prompts("prompts");
+  golden.drafts = prompts("drafts");
+  golden.fp8_keys = prompts("fp8_keys");
   return golden;
 }
 
 std::vector<std::vector<float>> run_engine(const weights::Checkpoint& checkpoint, engine::Ffn& ffn, const std::vector<int>& ids,
-                                           int chunk, int threads) {
+                                           int chunk, int threads, engine::IndexKeyType index_keys) {
   engine::CpuBackendOptions options;
   options.threads = threads;
+  options.index_keys = index_keys;
   const auto backend = must(engine::make_cpu_backend(checkpoint, options));
   const auto router = must(engine::Router::load(checkpoint));
   engine::Forward forward(*backend, ffn, router, checkpoint.config());
@@ -69,6 +77,29 @@ std::vector<std::vector<float>> run_engine(const weights::Checkpoint& checkpoint
     std::vector<float> logits(count * vocab);
     backend->logits(0, 0, static_cast<int>(count), logits);
     for (std::size_t i = 0; i < count; ++i) rows.emplace_back(logits.begin() + i * vocab, logits.begin() + (i + 1) * vocab);
+    done += count;
+  }
+  return rows;
+}
+
+std::vector<std::vector<float>> run_drafts(const weights::Checkpoint& checkpoint, engine::Ffn& ffn, const std::vector<int>& ids,
+                                           int chunk) {
+  const auto backend = must(engine::make_cpu_backend(checkpoint, {}));
+  const auto router = must(engine::Router::load(checkpoint));
+  engine::Forward forward(*backend, ffn, router, checkpoint.config());
+  const auto cache = must(backend->make_cache(static_cast<int>(ids.size())));
+  const auto width = static_cast<std::size_t>(checkpoint.config().hidden);
+  std::vector<std::vector<float>> rows;
+  const std::span<const int> all(ids);
+  for (std::size_t done = 0; done + 1 < ids.size();) {
+    const auto count = std::min<std::size_t>(
+        {static_cast<std::size_t>(chunk), ids.size() - 1 - done, static_cast<std::size_t>(forward.tokens_max())});
+    must(forward.run(*cache, all.subspan(done, count)));
+    std::vector<float> hidden(count * width);
+    backend->hidden(0, 0, static_cast<int>(count), hidden);
+    must(forward.run_draft(*cache, all.subspan(done + 1, count), hidden));
+    for (std::size_t i = 0; i < count; ++i)
+      backend->draft_logits(0, static_cast<int>(i), rows.emplace_back(static_cast<std::size_t>(checkpoint.config().vocab)));
     done += count;
   }
   return rows;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/attention/attention_backend.hpp"
+#include "engine/attention/index_keys.hpp"
 #include "engine/moe/ffn.hpp"
 #include "engine/moe/router.hpp"
 #include "weights/checkpoint.hpp"
@@ -17,11 +18,13 @@ struct GoldenPrompt {
   std::vector<int> positions;
   std::vector<std::vector<float>> logits; // [positions][vocab]
   bool stepwise = false;
+  bool near_tie = false; // a choice in it is so close that bf16 hidden states may flip it
 };
 
 struct GoldenCase {
   std::unique_ptr<weights::Checkpoint> checkpoint;
   std::vector<GoldenPrompt> prompts;
+  std::vector<GoldenPrompt> drafts, fp8_keys; // deepseek_v32: what the MTP layer's rows foresee; logits with e4m3 index keys
 };
 
 [[nodiscard]] std::vector<std::string> golden_case_names();
@@ -30,7 +33,12 @@ struct GoldenCase {
 // Logits of every position, the prompt cut into chunks of `chunk` tokens (the whole prompt where FFN and backend take it at
 // once).
 [[nodiscard]] std::vector<std::vector<float>> run_engine(const weights::Checkpoint& checkpoint, engine::Ffn& ffn,
-                                                         const std::vector<int>& ids, int chunk, int threads = 2);
+                                                         const std::vector<int>& ids, int chunk, int threads = 2,
+                                                         engine::IndexKeyType index_keys = engine::IndexKeyType::F32);
+
+// What the MTP layer foresees behind every token but the last, model and MTP layer in chunks of `chunk` tokens.
+[[nodiscard]] std::vector<std::vector<float>> run_drafts(const weights::Checkpoint& checkpoint, engine::Ffn& ffn,
+                                                         const std::vector<int>& ids, int chunk);
 
 struct Deviation {
   double worst = 0;     // max over positions of (max |difference| / max |reference|)

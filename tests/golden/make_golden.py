@@ -7,6 +7,9 @@
 A case is a folder: config.json and safetensors as a published checkpoint has them, and golden.json:
     {"prompts": [{"ids": [..], "positions": [..], "logits": [[..] a position], "stepwise": true?}]}
 Logits are of the whole prompt at once ("stepwise": of one token at a time through the reference's own cache).
+The deepseek_v32 cases have two more lists of prompts, computed in float64 by deepseek_reference.py (which must agree with transformers
+on what both compute): "drafts", what the MTP layer's rows foresee, and "fp8_keys", logits with the indexer's keys in e4m3.
+A prompt with "near_tie" holds a choice of experts or positions so close that rounding hidden states to bf16 may flip it.
 Weights have at most four significant bits, so that bf16 and fp9 (with its power-of-two block scales) hold them exactly and
 a difference is the engine's own. The fp8 cases are e4m3 with float32 scales of 128x128 blocks; their reference is the dequantised model.
 """
@@ -16,7 +19,9 @@ import shutil
 import sys
 import tempfile
 
+import numpy as np
 import torch
+from deepseek_reference import Reference
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
@@ -54,11 +59,15 @@ class Weights:
 
 
 def frame(weights, config, attention, ffn):
-    """Embedding, layers, final norm and (untied) head around `attention` and `ffn`."""
+    """Embedding, layers (MTP layers behind the others), final norm and (untied) head around `attention` and `ffn`."""
     hidden, vocab = config["hidden_size"], config["vocab_size"]
     weights.tensors["model.embed_tokens.weight"] = four_bits(weights.normal(vocab, hidden))
-    for layer in range(config["num_hidden_layers"]):
+    for layer in range(config["num_hidden_layers"] + config.get("num_nextn_predict_layers", 0)):
         prefix = f"model.layers.{layer}."
+        if layer >= config["num_hidden_layers"]:
+            for name in ("enorm", "hnorm", "shared_head.norm"):
+                weights.norm(f"{prefix}{name}.weight", hidden)
+            weights.matrix(prefix + "eh_proj.weight", hidden, 2 * hidden)
         weights.norm(prefix + "input_layernorm.weight", hidden)
         weights.norm(prefix + "post_attention_layernorm.weight", hidden)
         attention(prefix + "self_attn.")
@@ -112,6 +121,14 @@ def deepseek_model(config, seed):
         weights.norm(prefix + "kv_a_layernorm.weight", kv_rank)
         weights.matrix(prefix + "kv_b_proj.weight", heads * (nope + v_dim), kv_rank, 1.5)
         weights.matrix(prefix + "o_proj.weight", hidden, heads * v_dim)
+        if "index_topk" not in config:
+            return
+        dims = config["index_head_dim"]
+        weights.matrix(prefix + "indexer.wq_b.weight", config["index_n_heads"] * dims, q_rank, 1.5)
+        weights.matrix(prefix + "indexer.wk.weight", dims, hidden, 1.5)
+        weights.norm(prefix + "indexer.k_norm.weight", dims)
+        weights.tensors[prefix + "indexer.k_norm.bias"] = (0.3 * weights.normal(dims)).to(torch.bfloat16).float()
+        weights.matrix(prefix + "indexer.weights_proj.weight", config["index_n_heads"], hidden, 1.5)
 
     def ffn(prefix, layer):
         if layer < config["first_k_dense_replace"]:
@@ -143,6 +160,8 @@ DEEPSEEK = dict(architectures=["DeepseekV3ForCausalLM"], hidden_size=64, num_hid
                 scoring_func="sigmoid", norm_topk_prob=True, routed_scaling_factor=2.5, moe_intermediate_size=48,
                 intermediate_size=208, first_k_dense_replace=1, moe_layer_freq=1, rope_theta=10000.0, rope_scaling=YARN,
                 max_position_embeddings=2560)
+DEEPSEEK_V32 = {**DEEPSEEK, "architectures": ["DeepseekV32ForCausalLM"], "index_n_heads": 8, "index_head_dim": 16, "index_topk": 8,
+                "num_nextn_predict_layers": 1}
 
 CASES = {
     "llama_tied": (plain_model, config_of(
@@ -176,12 +195,17 @@ CASES = {
         norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[], rope_theta=1000000.0), "fp8_bf16_scales"),
     "deepseek_v3_fp8": (deepseek_model, config_of("deepseek_v3", **{
         **DEEPSEEK, "hidden_size": 160, "n_routed_experts": 8, "n_group": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 144}), "fp8"),
+    "deepseek_v32": (deepseek_model, config_of("deepseek_v32", **DEEPSEEK_V32), "bf16"),
+    "deepseek_v32_fp8": (deepseek_model, config_of("deepseek_v32", **{
+        **DEEPSEEK_V32, "hidden_size": 160, "num_hidden_layers": 2, "n_routed_experts": 8, "n_group": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 144, "index_head_dim": 32}), "fp8"),
 }
 
 
 # Added to a case's seeds. A router decision that is nearly a tie flips under the rounding of bf16 hidden states, and a flip is a
-# jump that no tolerance covers: these cases take the first seeds at which no decision of the prompts is that close.
-SEED_OFFSETS = {"deepseek_v3": 5000, "deepseek_v3_fp8": 5000}
+# jump that no tolerance covers: these cases take the first seeds at which no decision of the prompts is that close (in the
+# deepseek_v32 cases, with their many choices of positions, so close that float32 may flip it).
+SEED_OFFSETS = {"deepseek_v3": 5000, "deepseek_v3_fp8": 5000, "deepseek_v32": 1011, "deepseek_v32_fp8": 1006}
 
 
 def block_scales(rows, columns, generator):
@@ -198,7 +222,8 @@ def to_fp8(tensors, seed, scale_type):
     generator = torch.Generator().manual_seed(seed)
     stored, plain = {}, {}
     for name, value in tensors.items():
-        if not name.endswith("_proj.weight") and "kv_a_proj" not in name:
+        projection = name.endswith(("_proj.weight", "wq_b.weight", "wk.weight")) or "kv_a_proj" in name
+        if not projection or name.endswith(("weights_proj.weight", "eh_proj.weight")):
             stored[name] = plain[name] = value
             continue
         rows, columns = value.shape
@@ -246,7 +271,8 @@ def reference(config, tensors):
         model, info = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32, attn_implementation="eager",
                                                            output_loading_info=True)
     bad = [key for key in info["missing_keys"] if not (key == "lm_head.weight" and config["tie_word_embeddings"])]
-    if bad or info["unexpected_keys"] or info["mismatched_keys"]:
+    mtp = f"model.layers.{config['num_hidden_layers']}."  # transformers has no MTP
+    if bad or [key for key in info["unexpected_keys"] if not key.startswith(mtp)] or info["mismatched_keys"]:
         raise SystemExit(f"error: the reference did not load as meant: {info}")
     return model.eval()
 
@@ -278,6 +304,33 @@ def golden(model, vocab, seed):
     return {"prompts": prompts}
 
 
+FLOAT_GAP, BF16_GAP = 1e-4, 2e-2  # of choices that float32, and hidden states in bf16, leave as they are
+
+
+def add_deepseek_v32(cases, config, tensors):
+    """Marks near ties, checks transformers against the float64 reference, and adds what only that computes."""
+    plain = {name: value.double().numpy() for name, value in tensors.items()}
+    for prompt in cases["prompts"]:
+        model = Reference(config, plain)
+        logits = model.logits(prompt["ids"])[prompt["positions"]]
+        difference = np.abs(logits - prompt["logits"]).max() / np.abs(logits).max()
+        if difference > 2e-5 or model.smallest_gap < FLOAT_GAP:
+            raise SystemExit(f"error: {difference} from transformers, closest choice {model.smallest_gap}: try another seed")
+        if model.smallest_gap < BF16_GAP:
+            prompt["near_tie"] = True
+    for name, fp8_keys, compute in (("drafts", False, Reference.drafts), ("fp8_keys", True, Reference.logits)):
+        cases[name] = []
+        for prompt in cases["prompts"][1:4]:
+            model = Reference(config, plain, fp8_keys)
+            rows = compute(model, prompt["ids"])
+            if model.smallest_gap < FLOAT_GAP:
+                raise SystemExit(f"error: {name}: closest choice {model.smallest_gap}: try another seed")
+            positions = [p for p in prompt["positions"] if p < len(rows)]
+            cases[name].append({"ids": prompt["ids"], "positions": positions,
+                                "logits": [rounded(rows[p]) for p in positions]})
+    return cases
+
+
 def main():
     torch.set_num_threads(1)
     for number, (name, (make, config, form)) in enumerate(CASES.items()):
@@ -294,7 +347,10 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         save(folder, config, tensors, form)
         with open(os.path.join(folder, "golden.json"), "w") as out:
-            json.dump(golden(reference(config, plain), config["vocab_size"], 300 + number), out, separators=(",", ":"))
+            cases = golden(reference(config, plain), config["vocab_size"], 300 + number)
+            if "index_topk" in config:
+                cases = add_deepseek_v32(cases, config, plain)
+            json.dump(cases, out, separators=(",", ":"))
             out.write("\n")
         size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
         print(f"{name}: {size / 1024:.0f} KiB")

@@ -15,7 +15,8 @@ TEST(InventoryFaults, AnUnknownKeyNamesTheNearestOne) {
             "   |\n"
             "22 |   contxt_length = 4096 # tokens\n"
             "   |   ^^^^^^^^^^^^^ did you mean context_length?\n"
-            "help: the keys known here are attention, transport, hidden, reply, context_length, threads, api_address, api_port");
+            "help: the keys known here are attention, transport, hidden, reply, index_keys, speculation, context_length, "
+            "threads, api_address, api_port");
 }
 
 TEST(InventoryFaults, ADuplicateMacNamesTheOtherLine) {

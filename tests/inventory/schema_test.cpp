@@ -73,6 +73,8 @@ attention = "cuda"
 transport = "dpdk"
 hidden = "bf16"
 reply = "compact"
+index_keys = "fp8"
+speculation = "off"
 context_length = 4096
 threads = 7
 api_address = "0.0.0.0"
@@ -93,7 +95,16 @@ request_tokens_max = 99
   expected.power = {PowerKind::Exec, 9, "/bin/on {name}", "/bin/off {mac}"};
   expected.netboot = {false, "uki", true};
   expected.model = {"/models/x", "chatml-qwen3", "fp9"};
-  expected.engine = {AttentionKind::Cuda, TransportKind::Dpdk, HiddenType::Bf16, ReplyType::Compact, 4096, 7, 0, 8000};
+  expected.engine = {AttentionKind::Cuda,
+                     TransportKind::Dpdk,
+                     HiddenType::Bf16,
+                     ReplyType::Compact,
+                     IndexKeys::Fp8,
+                     SpeculationKind::Off,
+                     4096,
+                     7,
+                     0,
+                     8000};
   expected.limits = {50, 60, 700, 99};
   EXPECT_EQ(flock, expected);
 }

@@ -22,12 +22,12 @@ std::vector<std::string> lines_of(const std::string& text) {
 void expect_token_times(const std::filesystem::path& file, std::size_t tokens) {
   const std::vector<std::string> lines = lines_of(text_of(file));
   ASSERT_EQ(lines.size(), tokens + 1);
-  EXPECT_EQ(lines[0], "position,token,total_ns,send_ns,wait_ns,compute_ns,fetch_ns,reduce_ns"); // docs/operations.md
+  EXPECT_EQ(lines[0], "position,token,total_ns,send_ns,wait_ns,compute_ns,fetch_ns,reduce_ns,accepted"); // docs/operations.md
   for (std::size_t row = 1; row < lines.size(); ++row) {
     std::vector<long> values;
     std::istringstream in(lines[row]);
     for (std::string value; std::getline(in, value, ',');) values.push_back(std::stol(value));
-    ASSERT_EQ(values.size(), 8u) << lines[row];
+    ASSERT_EQ(values.size(), 9u) << lines[row];
     EXPECT_GT(values[2], 0); // total
     const long rounds = values[3] + values[4] + values[5] + values[6] + values[7];
     EXPECT_GT(rounds, 0);

@@ -11,10 +11,9 @@ namespace {
 
 using testing::HasSubstr;
 
-weights::ModelConfig with_positions(int max_position, int index_topk = 0) {
+weights::ModelConfig with_positions(int max_position) {
   weights::ModelConfig config = test::small_config();
   config.max_position = max_position;
-  if (index_topk > 0) config.indexer = {64, 128, index_topk};
   return config;
 }
 
@@ -29,14 +28,6 @@ TEST(ContextLength, more_than_the_model_has_is_refused_with_the_largest_that_goe
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kContextLength);
   EXPECT_THAT(result.error().next, HasSubstr("at most 2048"));
-}
-
-TEST(ContextLength, sparse_attention_is_only_computed_up_to_where_it_equals_dense_attention) {
-  const auto config = with_positions(163840, 2048);
-  EXPECT_EQ(weights::choose_context_length(config, 0).value(), 2048);
-  const auto result = weights::choose_context_length(config, 2049);
-  ASSERT_FALSE(result);
-  EXPECT_THAT(result.error().message, HasSubstr("index_topk = 2048"));
 }
 
 TEST(OutputBudget, is_what_was_asked_for_or_all_the_room_there_is) {

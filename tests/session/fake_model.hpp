@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,14 @@ struct FakeCache final : KvCache {
   explicit FakeCache(int size) : capacity_(size) {}
   [[nodiscard]] int length() const override { return static_cast<int>(tokens.size()); }
   [[nodiscard]] int capacity() const override { return capacity_; }
-  void truncate(int length) override { tokens.resize(static_cast<std::size_t>(length)); }
+  [[nodiscard]] int draft_length() const override { return static_cast<int>(next_tokens.size()); }
+  void truncate(int length) override {
+    tokens.resize(static_cast<std::size_t>(length));
+    truncate_drafts(std::min(length, draft_length()));
+  }
+  void truncate_drafts(int length) override { next_tokens.resize(static_cast<std::size_t>(length)); }
   std::vector<int> tokens;
+  std::vector<int> next_tokens; // of the MTP layer's rows
 
 private:
   int capacity_;
@@ -28,10 +35,13 @@ private:
 struct FakeBackend final : AttentionBackend {
   FakeBackend(const weights::ModelConfig& config, int batch_max) : config_(config), batch_max_(batch_max) {}
   std::function<int(std::span<const int> history)> next = [](std::span<const int>) { return 1; };
-  std::vector<int> batches; // sizes, in order
-  int caches_left = 100;    // make_cache fails after so many
+  std::function<int(std::span<const int> history)> guess; // of the MTP layer, from all tokens up to the one just chosen
+  std::vector<int> batches;                               // sizes, in order
+  int caches_left = 100;                                  // make_cache fails after so many
 
   [[nodiscard]] int lanes() const override { return 1; }
+  [[nodiscard]] int layers() const override { return config_.layers; }
+  [[nodiscard]] bool drafts() const override { return guess != nullptr; }
   [[nodiscard]] int tokens_max() const override { return batch_max_; }
   [[nodiscard]] Expected<std::unique_ptr<KvCache>> make_cache(int capacity) override {
     if (caches_left-- <= 0) return fail(ErrorCode::kHostMemory, "no memory for the KV cache");
@@ -46,6 +56,7 @@ struct FakeBackend final : AttentionBackend {
   }
   void launch(int, int layer) override {
     if (layer == config_.layers - 1) cache_->tokens.insert(cache_->tokens.end(), tokens_.begin(), tokens_.end());
+    if (layer == config_.layers) cache_->next_tokens.insert(cache_->next_tokens.end(), tokens_.begin(), tokens_.end());
   }
   [[nodiscard]] bool ready(int) override { return true; }
   AttentionOutput take(int) override { return {x_, {}}; }
@@ -57,6 +68,31 @@ struct FakeBackend final : AttentionBackend {
       const auto history = std::span(cache_->tokens).first(before_ + static_cast<std::size_t>(first + i) + 1);
       out[static_cast<std::size_t>(i) * vocab + static_cast<std::size_t>(next(history))] = 10;
     }
+  }
+  // A hidden state says which position it is of: rows must reach the MTP layer in order.
+  void hidden(int, int first, int count, std::span<float> out) override {
+    for (int i = 0; i < count; ++i)
+      out[static_cast<std::size_t>(i * config_.hidden)] = static_cast<float>(before_ + static_cast<std::size_t>(first + i));
+  }
+  void begin_draft(int, KvCache& cache, std::span<const int> next_tokens, std::span<const float> hidden) override {
+    cache_ = static_cast<FakeCache*>(&cache);
+    tokens_.assign(next_tokens.begin(), next_tokens.end());
+    x_.assign(next_tokens.size() * static_cast<std::size_t>(config_.hidden), 0);
+    for (std::size_t i = 0; i < next_tokens.size(); ++i) {
+      const std::size_t position = cache_->next_tokens.size() + i;
+      EXPECT_EQ(hidden[i * static_cast<std::size_t>(config_.hidden)], static_cast<float>(position));
+      // The token behind a position is the cache's own, or the one that was just chosen.
+      const bool cached = position + 1 < cache_->tokens.size();
+      EXPECT_EQ(next_tokens[i], cached ? cache_->tokens[position + 1] : next_tokens[i]);
+    }
+  }
+  void draft_logits(int, int row, std::span<float> out) override {
+    EXPECT_EQ(row, static_cast<int>(tokens_.size()) - 1);
+    EXPECT_EQ(cache_->next_tokens.size(), cache_->tokens.size()); // no holes, nothing ahead
+    std::vector<int> history = cache_->tokens;
+    history.push_back(cache_->next_tokens.back());
+    std::fill(out.begin(), out.end(), 0.0f);
+    out[static_cast<std::size_t>(guess(history))] = 10;
   }
 
 private:

@@ -252,6 +252,104 @@ TEST_F(GeneratorTest, times_of_every_token_are_kept_when_asked_for) {
   EXPECT_EQ(result.stats.tokens[1].rounds.reduce_ns, 50000 * 2);
 }
 
+// A model whose next token depends on all before, and an MTP layer that is right except behind every third position.
+class SpeculationTest : public GeneratorTest {
+protected:
+  SpeculationTest() {
+    backend_.next = [](std::span<const int> history) {
+      int sum = 7;
+      for (const int token : history) sum = (sum * 5 + token) % 29;
+      return sum;
+    };
+    backend_.guess = [this](std::span<const int> history) {
+      const int right = backend_.next(history);
+      return history.size() % 3 == 0 ? (right + 1) % 29 : right;
+    };
+    config_.mtp_layers = 1;
+  }
+  GenerateResult without_speculation(const GenerateRequest& request) {
+    generator_.reset();
+    options_.speculate = false;
+    GenerateResult result = generate(request);
+    EXPECT_EQ(result.stats.drafted_tokens, 0);
+    generator_.reset();
+    options_.speculate = true;
+    return result;
+  }
+};
+
+TEST_F(SpeculationTest, the_tokens_are_those_without_it_and_right_guesses_come_two_a_batch) {
+  for (const int length : {1, 2, 3, 4, 7, 20, 50}) {
+    const GenerateRequest request = request_of({1, 2, 3, 4, 5, 6}, length);
+    const std::vector<int> expected = without_speculation(request).tokens;
+    backend_.batches.clear();
+    const GenerateResult result = generate(request);
+    EXPECT_EQ(result.tokens, expected) << length;
+    EXPECT_EQ(static_cast<int>(backend_.batches.size()), 2 + length - 1 - result.stats.accepted_tokens) << length;
+    EXPECT_EQ(result.stats.drafted_tokens > 0, length > 2) << length;
+  }
+}
+
+TEST_F(SpeculationTest, guesses_are_counted_and_their_tokens_marked) {
+  GenerateRequest request = request_of({1, 2, 3, 4}, 12); // chosen: position 4, 5, ...; the guess behind position 5 is wrong, ...
+  request.token_times = true;
+  const GenerateResult result = generate(request);
+  int marked = 0;
+  for (const TokenTimes& token : result.stats.tokens) marked += token.accepted ? 1 : 0;
+  EXPECT_EQ(marked, result.stats.accepted_tokens);
+  EXPECT_GT(result.stats.accepted_tokens, 3);
+  EXPECT_LT(result.stats.accepted_tokens, result.stats.drafted_tokens);
+}
+
+TEST_F(SpeculationTest, a_sampled_answer_is_the_same_too) {
+  GenerateRequest request = request_of({1, 2, 3}, 40);
+  request.sampling.temperature = 8; // 10 / 8: about one token in ten is the likeliest
+  request.sampling.seed = 3;
+  const GenerateResult plain = without_speculation(request);
+  EXPECT_EQ(generate(request).tokens, plain.tokens);
+}
+
+TEST_F(SpeculationTest, the_next_turn_goes_on_with_an_mtp_layer_that_has_no_holes) { // which the backend checks
+  generate(request_of({1, 2, 3}, 9));
+  const std::vector<int> next = {1, 2, 3, 9, 9, 9, 9};
+  const GenerateResult departed = generate(request_of(next, 8));
+  EXPECT_EQ(departed.stats.cached_tokens, 2); // the third's row belongs to the token behind it
+  EXPECT_EQ(departed.tokens, without_speculation(request_of(next, 8)).tokens);
+  EXPECT_EQ(generate(request_of({5}, 8)).tokens, without_speculation(request_of({5}, 8)).tokens);
+}
+
+TEST_F(SpeculationTest, it_stops_where_the_answer_does) {
+  GenerateRequest request = request_of({1, 2, 3, 4}, 30);
+  const std::vector<int> all = without_speculation(request).tokens;
+  for (std::size_t stop = 0; stop < 12; ++stop) {
+    request.stop_tokens = {all[stop]};
+    const auto first = std::find(all.begin(), all.end(), all[stop]);
+    EXPECT_EQ(generate(request).tokens, std::vector<int>(all.begin(), first + 1)) << stop;
+  }
+}
+
+TEST_F(SpeculationTest, a_full_context_leaves_no_room_for_guesses) {
+  const GenerateRequest request = request_of(std::vector<int>(90, 1));
+  const std::vector<int> expected = without_speculation(request).tokens;
+  EXPECT_EQ(expected.size(), 10u);
+  EXPECT_EQ(generate(request).tokens, expected);
+}
+
+TEST_F(SpeculationTest, a_round_of_the_mtp_layer_that_fails_leaves_what_can_be_gone_on_from) {
+  const GenerateRequest request = request_of({1, 2, 3, 4, 5, 6}, 9);
+  const std::vector<int> expected = without_speculation(request).tokens;
+  ffn_.error = {ErrorCode::kSumOverflow, "beyond the last rung", "", "", {}};
+  for (int fails_at = 0;; ++fails_at) {
+    ffn_.fails_at = ffn_.starts + fails_at;
+    const auto result = generator().generate(request, {});
+    ffn_.fails_at = -1;
+    EXPECT_EQ(generate(request).tokens, expected) << fails_at;
+    if (!result) continue;
+    EXPECT_GT(fails_at, 10); // every round of it has failed once
+    break;
+  }
+}
+
 TEST_F(GeneratorTest, a_lack_of_memory_for_the_first_cache_shows_at_the_start) {
   backend_.caches_left = 0;
   const auto made = make_generator(forward_, tokenizer_, chat_format_, config_, options_);

@@ -29,6 +29,8 @@ bool is_fp8(TinyType type) { return type == TinyType::F8 || type == TinyType::F8
 bool is_deepseek(const TinyModel& model) { return model.model_type.starts_with("deepseek"); }
 bool has_experts(const TinyModel& model) { return is_deepseek(model) || model.model_type == "qwen3_moe"; }
 
+constexpr int kIndexHeads = 4, kIndexDims = 16;
+
 class Builder {
 public:
   explicit Builder(const TinyModel& model) : model_(model), random_(model.seed) {}
@@ -50,6 +52,8 @@ private:
   void store(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const float> values, TinyType type);
   void attention(const std::string& prefix);
   void latent_attention(const std::string& prefix);
+  void indexer(const std::string& prefix);
+  void joining(const std::string& prefix);
   void feed_forward(const std::string& prefix, int intermediate);
   void experts(const std::string& prefix);
 
@@ -102,6 +106,21 @@ void Builder::latent_attention(const std::string& prefix) {
   vector(prefix + "kv_a_layernorm.weight", model_.kv_lora);
   matrix(prefix + "kv_b_proj.weight", model_.heads * (model_.nope_dim + model_.v_dim), model_.kv_lora);
   matrix(prefix + "o_proj.weight", model_.hidden, model_.heads * model_.v_dim);
+  if (model_.model_type == "deepseek_v32") indexer(prefix + "indexer.");
+}
+
+void Builder::indexer(const std::string& prefix) {
+  matrix(prefix + "wq_b.weight", kIndexHeads * kIndexDims, model_.q_lora);
+  matrix(prefix + "wk.weight", kIndexDims, model_.hidden);
+  vector(prefix + "k_norm.weight", kIndexDims);
+  vector(prefix + "k_norm.bias", kIndexDims);
+  plain_matrix(prefix + "weights_proj.weight", kIndexHeads, model_.hidden);
+}
+
+// What an MTP layer has beside a decoder layer.
+void Builder::joining(const std::string& prefix) {
+  for (const char* name : {"enorm.weight", "hnorm.weight", "shared_head.norm.weight"}) vector(prefix + name, model_.hidden);
+  plain_matrix(prefix + "eh_proj.weight", model_.hidden, 2 * model_.hidden);
 }
 
 void Builder::feed_forward(const std::string& prefix, int intermediate) {
@@ -122,8 +141,9 @@ void Builder::experts(const std::string& prefix) {
 
 SafetensorsWriter Builder::build() {
   plain_matrix("model.embed_tokens.weight", model_.vocab, model_.hidden);
-  for (int layer = 0; layer < model_.layers; ++layer) {
+  for (int layer = 0; layer < model_.layers + model_.mtp_layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    if (layer >= model_.layers) joining(prefix);
     vector(prefix + "input_layernorm.weight", model_.hidden);
     vector(prefix + "post_attention_layernorm.weight", model_.hidden);
     if (is_deepseek(model_))
@@ -167,7 +187,9 @@ void add_deepseek(const TinyModel& model, Json& config) {
                      {"qk_rope_head_dim", model.rope_dim},
                      {"v_head_dim", model.v_dim}});
   config["q_lora_rank"] = model.q_lora == 0 ? Json(nullptr) : Json(model.q_lora);
-  if (model.model_type == "deepseek_v32") config.update(Json{{"index_n_heads", 4}, {"index_head_dim", 16}, {"index_topk", 2048}});
+  if (model.mtp_layers > 0) config["num_nextn_predict_layers"] = model.mtp_layers;
+  if (model.model_type == "deepseek_v32")
+    config.update(Json{{"index_n_heads", kIndexHeads}, {"index_head_dim", kIndexDims}, {"index_topk", model.index_topk}});
 }
 
 std::string architecture(const std::string& model_type) {

@@ -21,4 +21,8 @@ void rms_norm_avx2(const float* x, const float* weight, std::int32_t size, float
 void silu_multiply_scalar(float* gate, const float* up, std::int32_t size);
 void silu_multiply_avx2(float* gate, const float* up, std::int32_t size);
 
+// sum[i] = fma(weight, max(x[i], 0), sum[i]).
+void add_relu_scalar(const float* x, float weight, std::int32_t size, float* sum);
+void add_relu_avx2(const float* x, float weight, std::int32_t size, float* sum);
+
 } // namespace ductl::engine

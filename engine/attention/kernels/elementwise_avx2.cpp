@@ -110,4 +110,15 @@ void silu_multiply_avx2(float* gate, const float* up, std::int32_t size) {
   _mm256_maskstore_ps(gate + whole, mask, tail);
 }
 
+void add_relu_avx2(const float* x, float weight, std::int32_t size, float* sum) {
+  const std::int32_t whole = size / 8 * 8;
+  const __m256 w = _mm256_set1_ps(weight), zero = _mm256_setzero_ps();
+  for (std::int32_t i = 0; i < whole; i += 8)
+    _mm256_storeu_ps(sum + i, _mm256_fmadd_ps(w, _mm256_max_ps(_mm256_loadu_ps(x + i), zero), _mm256_loadu_ps(sum + i)));
+  if (whole == size) return;
+  const __m256i mask = tail_mask(size - whole);
+  const __m256 tail = _mm256_max_ps(_mm256_maskload_ps(x + whole, mask), zero);
+  _mm256_maskstore_ps(sum + whole, mask, _mm256_fmadd_ps(w, tail, _mm256_maskload_ps(sum + whole, mask)));
+}
+
 } // namespace ductl::engine

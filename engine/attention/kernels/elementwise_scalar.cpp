@@ -62,4 +62,8 @@ void silu_multiply_scalar(float* gate, const float* up, std::int32_t size) {
   for (std::int32_t i = 0; i < size; ++i) gate[i] = (gate[i] * sigmoid(gate[i])) * up[i];
 }
 
+void add_relu_scalar(const float* x, float weight, std::int32_t size, float* sum) {
+  for (std::int32_t i = 0; i < size; ++i) sum[i] = std::fma(weight, x[i] > 0 ? x[i] : 0.0F, sum[i]); // as maxps: NaN becomes 0
+}
+
 } // namespace ductl::engine

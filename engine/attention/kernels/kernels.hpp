@@ -13,6 +13,7 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, std::int32_t size, float eps, float* y);
   float (*softmax)(float* x, std::int32_t size, float scale);
   void (*silu_multiply)(float* gate, const float* up, std::int32_t size);
+  void (*add_relu)(const float* x, float weight, std::int32_t size, float* sum);
 };
 
 [[nodiscard]] const Kernels& scalar_kernels();
