@@ -20,7 +20,7 @@ struct ModelOptions {
   int ducks = 0;   // 0 = none: the engine computes every FFN itself, unquantised
   int threads = 0; // 0 = one a core
   bool no_ducks = false, no_special = false, all = false;
-  std::string ids, text, hidden;
+  std::string ids, text, hidden, index_keys, host_ffn;
 };
 
 // What duck-engine understands (engine/main.cpp), without the place of the ducks.
@@ -32,6 +32,9 @@ std::vector<std::string> engine_arguments(const CommandContext& context, const M
   add("--ids", options.ids);
   add("--text", options.text);
   add("--hidden", options.hidden);
+  add("--index-keys", options.index_keys);
+  add("--host-ffn", options.host_ffn);
+  if (options.verb == "show") add("--flock", context.inventory_option);
   if (options.threads > 0) add("--threads", std::to_string(options.threads));
   if (options.all) words.emplace_back("--all");
   if (options.no_special) words.emplace_back("--no-special");
@@ -101,6 +104,8 @@ void add_ducks(CLI::App& verb, const std::shared_ptr<ModelOptions>& options) {
   verb.add_option("--hidden", options->hidden, "How hidden states travel to the ducks")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->needs(ducks);
+  verb.add_option("--index-keys", options->index_keys, "How sparse attention's indexer caches its keys")
+      ->check(CLI::IsMember({"f32", "fp8"}));
   verb.add_option("--threads", options->threads, "Of the engine; one a core when not given")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
@@ -112,11 +117,14 @@ void add_model(CLI::App& app, CommandContext& context) {
   CLI::App* model = app.add_subcommand("model", "Look into a model: sizes, tokens, logits, perplexity");
   model->require_subcommand(1);
   model->footer("Examples:\n  ductl model show build/models/smollm2-135m-instruct\n"
+                "  ductl model show deepseek-ai/DeepSeek-V3.2 -i inventory/home.toml\n"
                 "  echo '{\"text\": \"Hello\"}' | ductl model tokenize PATH\n"
                 "  ductl model logits PATH --ids 1,2,3 --ducks 4\n  ductl model perplexity PATH --text book.txt --no-ducks\n"
                 "--ducks N raises a flock of its own for this one command and leaves nothing of it behind.");
   const auto options = std::make_shared<ModelOptions>();
-  add_verb(*model, context, options, "show", "Family, sizes and memory");
+  CLI::App* show = add_verb(*model, context, options, "show", "Family, sizes and memory; with -i, whether it fits that flock");
+  show->add_option("--host-ffn", options->host_ffn, "Which FFNs to count on the host: none (as the engine runs), or dense,shared")
+      ->check(CLI::IsMember({"none", "dense,shared"}));
   CLI::App* tokenize = add_verb(*model, context, options, "tokenize", R"(JSON lines {"text": ...} on stdin -> {"ids": [...]})");
   tokenize->add_flag("--no-special", options->no_special, "Text never yields an added token");
   add_verb(*model, context, options, "detokenize", R"(JSON lines {"ids": [...]} on stdin -> {"text": ...})");

@@ -1,15 +1,39 @@
 #include "engine/commands/arguments.hpp"
 #include "engine/commands/commands.hpp"
+#include "engine/session/host_memory.hpp"
 #include "weights/budget.hpp"
-#include "weights/checkpoint.hpp"
 #include "weights/context_length.hpp"
+#include "weights/hub.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace ductl::engine {
 namespace {
+
+using weights::HostFfn;
+using weights::ModelConfig;
+using weights::ModelSizes;
+
+// What is shown. Without weights beside it a config.json still says every size.
+struct Shown {
+  std::filesystem::path folder;
+  ModelConfig config;
+  std::optional<std::uint64_t> checkpoint_bytes;
+  HostFfn host_ffn = HostFfn::None;
+  ModelSizes sizes; // all that is loaded
+  ModelSizes plain; // without the MTP layer, as models' sizes are published
+};
+
+// On a flock.
+struct Fit {
+  std::string flock;
+  weights::Budget budget;
+  std::optional<Error> shortage;
+};
 
 std::string size_text(std::uint64_t bytes) {
   if (bytes >= 1ull << 30) return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1ull << 30));
@@ -17,7 +41,7 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
 }
 
-std::string attention_text(const weights::ModelConfig& c) {
+std::string attention_text(const ModelConfig& c) {
   if (c.mla.kv_lora_rank > 0) {
     return fmt::format("latent, {} heads, latent {} + rope {}, values {}{}", c.heads, c.mla.kv_lora_rank, c.mla.rope_dim,
                        c.mla.v_dim, c.indexer.heads > 0 ? fmt::format("; sparse beyond {} positions", c.indexer.topk) : "");
@@ -26,7 +50,7 @@ std::string attention_text(const weights::ModelConfig& c) {
                      c.qk_norm ? ", queries and keys normed" : "");
 }
 
-std::string ffn_text(const weights::ModelConfig& c) {
+std::string ffn_text(const ModelConfig& c) {
   if (c.moe.experts == 0) return fmt::format("dense, {} channels", c.intermediate);
   std::string text =
       fmt::format("{} of {} experts a token, {} channels", c.moe.experts_per_token, c.moe.experts, c.moe.intermediate);
@@ -36,73 +60,152 @@ std::string ffn_text(const weights::ModelConfig& c) {
   return text;
 }
 
-void print_json(const weights::Checkpoint& checkpoint, const weights::ModelSizes& sizes) {
-  const weights::ModelConfig& c = checkpoint.config();
-  const nlohmann::json json = {{"schema", "ductl/model/v1"},
-                               {"folder", checkpoint.folder().string()},
-                               {"family", c.model_type},
-                               {"layers", c.layers},
-                               {"hidden", c.hidden},
-                               {"vocab", c.vocab},
-                               {"heads", c.heads},
-                               {"kv_heads", c.kv_heads},
-                               {"head_dim", c.head_dim},
-                               {"experts", c.moe.experts},
-                               {"experts_per_token", c.moe.experts_per_token},
-                               {"parameters", sizes.parameters},
-                               {"host_parameters", sizes.host_parameters},
-                               {"duck_parameters", sizes.duck_parameters},
-                               {"checkpoint_bytes", checkpoint.bytes()},
-                               {"host_weight_bytes", sizes.host_weight_bytes},
-                               {"duck_bytes", sizes.duck_bytes},
-                               {"slices", weights::slice_count(c)},
-                               {"kv_bytes_per_token", sizes.kv_bytes_per_token},
-                               {"max_position", c.max_position},
-                               {"context_limit", weights::context_limit(c)}};
+const char* host_ffn_text(HostFfn host_ffn) { return host_ffn == HostFfn::None ? "none" : "dense,shared"; }
+
+nlohmann::json fit_json(const Fit& fit) {
+  const weights::Budget& b = fit.budget;
+  nlohmann::json json = {{"name", fit.flock},           {"ducks", b.ducks.size()},
+                         {"context", b.context},        {"duck_bytes_each", b.ducks.empty() ? 0 : b.ducks.front().needed},
+                         {"host_bytes", b.host_needed}, {"host_bytes_available", b.host_available},
+                         {"fits", !fit.shortage}};
+  if (fit.shortage) json["reason"] = fit.shortage->message;
+  return json;
+}
+
+void print_json(const Shown& shown, const std::optional<Fit>& fit) {
+  const ModelConfig& c = shown.config;
+  nlohmann::json json = {{"schema", "ductl/model/v1"},
+                         {"folder", shown.folder.string()},
+                         {"family", c.model_type},
+                         {"layers", c.layers},
+                         {"mtp_layers", c.mtp_layers},
+                         {"hidden", c.hidden},
+                         {"vocab", c.vocab},
+                         {"heads", c.heads},
+                         {"kv_heads", c.kv_heads},
+                         {"head_dim", c.head_dim},
+                         {"experts", c.moe.experts},
+                         {"experts_per_token", c.moe.experts_per_token},
+                         {"host_ffn", host_ffn_text(shown.host_ffn)},
+                         {"parameters", shown.plain.parameters},
+                         {"host_parameters", shown.plain.host_parameters},
+                         {"duck_parameters", shown.plain.duck_parameters},
+                         {"mtp_parameters", shown.sizes.parameters - shown.plain.parameters},
+                         {"checkpoint_bytes", nullptr},
+                         {"host_weight_bytes", shown.sizes.host_weight_bytes},
+                         {"duck_bytes", shown.sizes.duck_bytes},
+                         {"slices", weights::slice_count(c)},
+                         {"kv_bytes_per_token", shown.sizes.kv_bytes_per_token},
+                         {"max_position", c.max_position}};
+  if (shown.checkpoint_bytes) json["checkpoint_bytes"] = *shown.checkpoint_bytes;
+  if (fit) json["flock"] = fit_json(*fit);
   fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void print_table(const weights::Checkpoint& checkpoint, const weights::ModelSizes& sizes) {
-  const weights::ModelConfig& c = checkpoint.config();
-  const auto row = [](const char* name, const std::string& value) { fmt::print("{:<14}{}\n", name, value); };
-  row("folder", checkpoint.folder().string());
+void row(const char* name, const std::string& value) { fmt::print("{:<14}{}\n", name, value); }
+
+void print_fit(const Fit& fit) {
+  const weights::Budget& b = fit.budget;
+  const auto of = [](std::uint64_t available) {
+    return available == 0 ? std::string() : fmt::format(" of {}", size_text(available));
+  };
+  row("flock", fmt::format("{}, {} ducks; a context of {} tokens", fit.flock, b.ducks.size(), b.context));
+  if (!b.ducks.empty()) {
+    const auto least =
+        std::min_element(b.ducks.begin(), b.ducks.end(), [](const auto& x, const auto& y) { return x.available < y.available; });
+    row("  each duck", fmt::format("{}{}", size_text(least->needed), of(least->available)));
+  }
+  row("  host", fmt::format("{}{}", size_text(b.host_needed), of(b.host_available)));
+  row("  fits", fit.shortage ? "no: " + fit.shortage->message : "yes");
+  if (fit.shortage) row("", fit.shortage->next);
+}
+
+void print_table(const Shown& shown, const std::optional<Fit>& fit) {
+  const ModelConfig& c = shown.config;
+  const ModelSizes& sizes = shown.sizes;
+  row("folder", shown.folder.string() + (shown.checkpoint_bytes ? "" : " (config.json alone, no weights)"));
   row("family", c.model_type);
-  row("parameters",
-      fmt::format("{} ({} on the host, {} on the ducks)", sizes.parameters, sizes.host_parameters, sizes.duck_parameters));
+  row("parameters", fmt::format("{} ({} on the host, {} on the ducks)", shown.plain.parameters, shown.plain.host_parameters,
+                                shown.plain.duck_parameters));
   row("layers",
       fmt::format("{}, hidden {}, vocabulary {}{}", c.layers, c.hidden, c.vocab, c.tied_embeddings ? ", embeddings tied" : ""));
+  if (c.mtp_layers > 0)
+    row("MTP", fmt::format("one layer more, {} parameters, foresees a token", sizes.parameters - shown.plain.parameters));
   row("attention", attention_text(c));
   row("FFN", ffn_text(c));
-  row("checkpoint", fmt::format("{} of {}", size_text(checkpoint.bytes()),
-                                c.fp8_blocks           ? "fp8 with 128x128 block scales"
-                                : c.element_bytes == 4 ? "float32"
-                                                       : "16-bit floats"));
-  row("host", fmt::format("{} ({} bytes) of weights", size_text(sizes.host_weight_bytes), sizes.host_weight_bytes));
-  row("ducks", fmt::format("{} ({} bytes) in {} slices, all ducks together", size_text(sizes.duck_bytes), sizes.duck_bytes,
-                           weights::slice_count(c)));
+  const char* type = c.fp8_blocks ? "fp8 with 128x128 block scales" : c.element_bytes == 4 ? "float32" : "16-bit floats";
+  row("checkpoint", shown.checkpoint_bytes ? fmt::format("{} of {}", size_text(*shown.checkpoint_bytes), type) : type);
+  row("host", fmt::format("{} ({} bytes) of weights{}", size_text(sizes.host_weight_bytes), sizes.host_weight_bytes,
+                          shown.host_ffn == HostFfn::None ? "" : ", with the dense and shared FFNs"));
+  row("ducks", fmt::format("{} ({} bytes) in slices, all ducks together", size_text(sizes.duck_bytes), sizes.duck_bytes));
   row("KV cache", fmt::format("{} bytes a token; {} for {} tokens", sizes.kv_bytes_per_token,
-                              size_text(sizes.kv_bytes_per_token * static_cast<std::uint64_t>(weights::context_limit(c))),
-                              weights::context_limit(c)));
+                              size_text(sizes.kv_bytes_per_token * static_cast<std::uint64_t>(c.max_position)), c.max_position));
+  if (fit) print_fit(*fit);
+}
+
+Expected<Shown> look_at(const std::string& source, HostFfn host_ffn) {
+  Shown shown;
+  shown.host_ffn = host_ffn;
+  const auto folder = weights::resolve_checkpoint_folder(source);
+  if (!folder) return tl::unexpected(folder.error());
+  shown.folder = *folder;
+  std::error_code ignored;
+  const bool weights_there = std::filesystem::exists(*folder / "model.safetensors", ignored) ||
+                             std::filesystem::exists(*folder / "model.safetensors.index.json", ignored);
+  if (weights_there) {
+    const auto checkpoint = weights::open_checkpoint(source);
+    if (!checkpoint) return tl::unexpected(checkpoint.error());
+    shown.config = (*checkpoint)->config();
+    shown.checkpoint_bytes = (*checkpoint)->bytes();
+  } else {
+    auto config = weights::load_model_config(*folder);
+    if (!config) return tl::unexpected(config.error());
+    shown.config = std::move(*config);
+  }
+  if (auto sliceable = weights::check_sliceable(shown.config); !sliceable) return tl::unexpected(sliceable.error());
+  ModelConfig plain = shown.config;
+  plain.mtp_layers = 0;
+  shown.sizes = weights::model_sizes(shown.config, host_ffn);
+  shown.plain = weights::model_sizes(plain, host_ffn);
+  return shown;
+}
+
+Expected<Fit> fit_on(const std::string& file, const ModelConfig& config) {
+  const auto flock = inventory::load_inventory(file);
+  if (!flock) return tl::unexpected(flock.error().errors.front());
+  const auto context = weights::choose_context_length(config, flock->engine.context_length);
+  if (!context) return tl::unexpected(context.error());
+  Fit fit{flock->name, weights::flock_budget(config, *context, *flock, memory_available_bytes()), {}};
+  if (const auto fits = weights::check_budget(fit.budget); !fits) fit.shortage = fits.error();
+  return fit;
 }
 
 } // namespace
 
 int run_show(Words words) {
-  const OptionSpec specs[] = {{"-o", true}, {"--json", false}};
+  const OptionSpec specs[] = {{"-o", true}, {"--json", false}, {"--host-ffn", true}, {"--flock", true}};
   const auto arguments = Arguments::parse(words, specs, 1);
   if (!arguments) return report(arguments.error());
   const std::string output = arguments->value("-o").value_or(arguments->has("--json") ? "json" : "table");
   if (output != "json" && output != "table") {
     return report({ErrorCode::kUsage, fmt::format("-o {} is not known", output), "", "use -o table or -o json", {}});
   }
-  const auto checkpoint = weights::open_checkpoint(arguments->positional(0));
-  if (!checkpoint) return report(checkpoint.error());
-  if (auto sliceable = weights::check_sliceable((*checkpoint)->config()); !sliceable) return report(sliceable.error());
-  const weights::ModelSizes sizes = weights::model_sizes((*checkpoint)->config());
+  const std::string host_ffn = arguments->value("--host-ffn").value_or("none");
+  if (host_ffn != "none" && host_ffn != "dense,shared") {
+    return report({ErrorCode::kUsage, fmt::format("--host-ffn {} is not known", host_ffn), "", "use none or dense,shared", {}});
+  }
+  const auto shown = look_at(arguments->positional(0), host_ffn == "none" ? HostFfn::None : HostFfn::DenseShared);
+  if (!shown) return report(shown.error());
+  std::optional<Fit> fit;
+  if (const auto flock = arguments->value("--flock")) {
+    auto found = fit_on(*flock, shown->config);
+    if (!found) return report(found.error());
+    fit = std::move(*found);
+  }
   if (output == "json")
-    print_json(**checkpoint, sizes);
+    print_json(*shown, fit);
   else
-    print_table(**checkpoint, sizes);
+    print_table(*shown, fit);
   return kExitDone;
 }
 

@@ -89,6 +89,48 @@ TEST_F(DuckEngine, perplexity_takes_windows_as_long_as_the_model_allows) {
   expect_refused(perplexity(1), 1, "fewer than two tokens");
 }
 
+TEST_F(DuckEngine, a_config_alone_is_shown_with_its_sizes_and_whether_it_fits_a_flock) {
+  const test::TempFolder folder;
+  std::filesystem::copy_file(std::filesystem::path(DUCTL_SOURCE_DIR) / "tests/weights/configs/deepseek_v3_2.json",
+                             folder.path() / "config.json");
+  const auto show = [&](std::vector<std::string> more) {
+    std::vector<std::string> argv{"duck-engine", "model", "show", folder.path().string(), "-o", "json"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    const test::ProgramResult result = test::run_program(argv);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out);
+  };
+  const json kept = show({"--host-ffn", "dense,shared"});
+  EXPECT_EQ(kept.at("parameters"), 671'877'944'064u);
+  EXPECT_EQ(kept.at("host_parameters"), 17'969'173'248u);
+  EXPECT_EQ(kept.at("duck_parameters"), 653'908'770'816u);
+  EXPECT_EQ(kept.at("mtp_parameters"), 11'624'027'648u);
+  EXPECT_TRUE(kept.at("checkpoint_bytes").is_null());
+  EXPECT_FALSE(kept.contains("flock"));
+
+  const json home = show({"--flock", std::filesystem::path(DUCTL_SOURCE_DIR) / "inventory/home.toml"}).at("flock");
+  EXPECT_EQ(home.at("ducks"), 32);
+  EXPECT_NEAR(home.at("duck_bytes_each").get<double>(), 752.6e9 / 32, 0.5e9); // facts: 700.9 GiB of fp9 with the MTP layer
+  std::ofstream(folder.path() / "small.toml") << R"([flock]
+name = "small"
+[[port]]
+name = "loopback"
+interface = "lo"
+address = "127.9.0.1/24"
+[[duck]]
+name = "d"
+address = "127.9.0.2"
+memory_gib = 1
+[power]
+driver = "process"
+[model]
+source = "."
+)";
+  const json small = show({"--flock", folder.path() / "small.toml"}).at("flock");
+  EXPECT_FALSE(small.at("fits").get<bool>());
+  EXPECT_THAT(small.at("reason").get<std::string>(), HasSubstr("duck d needs"));
+}
+
 TEST_F(DuckEngine, more_ids_than_positions_are_refused_without_naming_a_setting_of_the_flock) {
   std::string ids = "1";
   for (int i = 0; i < 4096; ++i) ids += ",1";
@@ -122,18 +164,16 @@ TEST_F(DuckEngine, show_says_sizes_and_memory_as_json_too) {
   EXPECT_EQ(shown.at("kv_bytes_per_token"), 3 * 2 * 2 * 16 * 4);
 }
 
-TEST_F(DuckEngine, a_context_beyond_the_indexers_reach_is_refused) {
+TEST_F(DuckEngine, more_ids_than_the_model_has_positions_are_refused) {
   const test::TempFolder folder;
   test::TinyModel tiny;
   tiny.model_type = "deepseek_v32";
+  tiny.max_position = 64;
   test::write_tiny_checkpoint(tiny, folder.path());
-  const auto show = test::run_program({"duck-engine", "model", "show", folder.path().string(), "-o", "json"});
-  ASSERT_EQ(show.status, 0) << show.err;
-  const int limit = json::parse(show.out).at("context_limit").get<int>();
   std::string ids = "1";
-  for (int i = 0; i < limit; ++i) ids += ",1";
+  for (int i = 0; i < tiny.max_position; ++i) ids += ",1";
   expect_refused(test::run_program({"duck-engine", "model", "logits", folder.path().string(), "--no-ducks", "--ids", ids}), 1,
-                 "index_topk");
+                 "at most 64 ids");
 }
 
 TEST(DuckEngineProgram, help_and_version_go_to_stdout) {
