@@ -129,7 +129,7 @@ ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn) {
 
 Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock, std::uint64_t host_available) {
   const ModelSizes sizes = model_sizes(config);
-  const std::uint64_t ducks = flock.ducks.size();
+  const std::uint64_t ducks = std::max<std::uint64_t>(1, flock.ducks.size());
   const std::uint64_t share = (slice_count(config) + ducks - 1) / ducks * slice_layout(config.hidden).bytes;
   Budget budget;
   budget.context = context;

@@ -19,7 +19,7 @@ namespace {
 
 // Of everything that decides a slice's bytes or a layer's exponents. Raise it when the packer's output changes: cached
 // manifests and filled ducks are then made anew.
-constexpr int kPackerVersion = 1;
+constexpr int kPackerVersion = 2;
 
 struct Unit { // one expert: what a thread takes at a time
   int layer = 0, expert = 0;
@@ -188,7 +188,9 @@ Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, const std::file
                                    const std::function<void(int, int)>& progress, const std::function<bool()>& stop) {
   const std::filesystem::path file = manifest_file(cache, model_id(checkpoint));
   // A file that is missing, damaged or another model's is simply made again.
-  if (auto cached = load_manifest(file); cached && cached->model_id == model_id(checkpoint)) return cached;
+  const auto layers = static_cast<std::size_t>(decoder_layers(checkpoint.config()));
+  if (auto cached = load_manifest(file); cached && cached->model_id == model_id(checkpoint) && cached->layers.size() == layers)
+    return cached;
   auto made = make_manifest(checkpoint, threads, progress, stop);
   if (!made) return made;
   if (auto ok = save_manifest(*made, file); !ok) return tl::unexpected<Error>(ok.error());

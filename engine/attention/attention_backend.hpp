@@ -5,7 +5,7 @@
 // take() hands out what the FFN needs, absorb() adds the FFN's sum to the residual. Order for a batch:
 //   begin, for each layer: launch, (ready), take, absorb; then hidden, logits.
 // A model with an MTP layer (which predicts one token further) runs it as a batch of its own, of one layer: begin_draft,
-// launch(layers()), take, absorb; then draft_logits.
+// launch(the layer behind the last), take, absorb; then draft_logits.
 // Bits of a token's result never depend on the other tokens of its batch, on chunking or on threads.
 // One sequence per KvCache; a lane works on one sequence at a time. Calls come from one thread.
 #pragma once
@@ -39,7 +39,6 @@ class AttentionBackend {
 public:
   virtual ~AttentionBackend() = default;
   [[nodiscard]] virtual int lanes() const = 0;
-  [[nodiscard]] virtual int layers() const = 0;     // of the model, without the MTP layer
   [[nodiscard]] virtual bool drafts() const = 0;    // there is an MTP layer
   [[nodiscard]] virtual int tokens_max() const = 0; // of one batch
   [[nodiscard]] virtual Expected<std::unique_ptr<KvCache>> make_cache(int capacity) = 0;

@@ -35,7 +35,6 @@ public:
   Expected<void> load(const weights::Checkpoint& checkpoint);
 
   [[nodiscard]] int lanes() const override { return int(lanes_.size()); }
-  [[nodiscard]] int layers() const override { return config_.layers; }
   [[nodiscard]] bool drafts() const override { return weights_.mtp.has_value(); }
   [[nodiscard]] int tokens_max() const override { return tokens_max_; }
   [[nodiscard]] Expected<std::unique_ptr<KvCache>> make_cache(int capacity) override;

@@ -198,6 +198,8 @@ int run_show(Words words) {
   if (!shown) return report(shown.error());
   std::optional<Fit> fit;
   if (const auto flock = arguments->value("--flock")) {
+    if (host_ffn != "none")
+      return report({ErrorCode::kUsage, "on a flock every FFN is the ducks'", "--host-ffn", "leave out --host-ffn, or -i", {}});
     auto found = fit_on(*flock, shown->config);
     if (!found) return report(found.error());
     fit = std::move(*found);

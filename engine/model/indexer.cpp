@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace ductl::engine {
 namespace {
@@ -51,14 +52,13 @@ Indexer::Indexer(const weights::ModelConfig& config, ThreadPool& pool, int token
       head_weight_(std::size_t(tokens_max) * i_.heads),
       code_(std::size_t(tokens_max) * i_.head_dim),
       dots_(std::size_t(pool.threads()), std::vector<float>(std::size_t(i_.heads) * kPositionsPerPiece)),
-      ones_(std::size_t(kPositionsPerPiece / kDenseScaleBlock) * ((i_.head_dim + kDenseScaleBlock - 1) / kDenseScaleBlock), 1) {
-  selected_.reserve(std::size_t(i_.topk));
-}
+      ones_(std::size_t(kPositionsPerPiece / kDenseScaleBlock) * ((i_.head_dim + kDenseScaleBlock - 1) / kDenseScaleBlock), 1) {}
 
 void Indexer::reserve(int capacity) {
   if (score_.size() >= std::size_t(capacity)) return;
   score_.resize(std::size_t(capacity));
   scratch_.resize(std::size_t(capacity));
+  selected_.reserve(std::size_t(std::min(i_.topk, capacity)));
 }
 
 int Indexer::dense_tokens(const AttentionBatch& batch) const { return std::clamp(i_.topk - batch.start, 0, batch.tokens); }

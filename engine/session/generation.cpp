@@ -18,7 +18,7 @@ Generation::Generation(const GenerationTools& tools, Session& session, const Gen
       output_tokens_max_(output_tokens_max),
       stop_(request.stop),
       history_(request.prompt),
-      logits_(2 * static_cast<std::size_t>(tools.vocab)) {
+      logits_((tools.speculate ? 2u : 1u) * static_cast<std::size_t>(tools.vocab)) {
   history_.reserve(request.prompt.size() + static_cast<std::size_t>(output_tokens_max));
 }
 
@@ -75,11 +75,16 @@ Expected<Generation::Step> Generation::prefill() {
   return Step::Go;
 }
 
+// Rows of the MTP layer. One whose sums are beyond every scale costs no answer: from there on nothing is guessed.
 Expected<void> Generation::follow(std::span<const int> next_tokens) {
   if (next_tokens.empty()) return {};
   auto times = speculation_->follow(next_tokens);
-  if (!times) return tl::unexpected(times.error());
-  rounds_ += *times;
+  if (times) {
+    rounds_ += *times;
+    return {};
+  }
+  if (times.error().code != ErrorCode::kSumOverflow) return tl::unexpected(times.error());
+  speculation_.reset();
   return {};
 }
 
@@ -87,45 +92,58 @@ Expected<void> Generation::follow(std::span<const int> next_tokens) {
 // its guesses as often as their distributions do.
 Expected<void> Generation::foresee() {
   if (auto ran = follow(std::span(history_).last(static_cast<std::size_t>(speculation_->waiting()))); !ran) return ran;
+  if (!speculation_) return {};
   speculation_->logits(row(0));
   batch_.push_back(sample(request_.sampling, history_, history_.size(), row(0), tools_.vocab_used));
   ++result_.stats.drafted_tokens;
   return {};
 }
 
-// One batch: the last token and, where it is worth while, a guess behind it. What it says about the next token is emitted; where
-// that is the guess, what it says about the one after it as well.
+// The last token and, where there is one, the guess behind it. A guess may be such that its sums are beyond every scale: the
+// token alone then says what it would have said without.
+Expected<void> Generation::run_batch() {
+  auto ran = forward(batch_);
+  if (!ran && batch_.size() == 2 && ran.error().code == ErrorCode::kSumOverflow) {
+    batch_.pop_back();
+    ran = forward(batch_);
+  }
+  if (!ran) return tl::unexpected(ran.error());
+  return {};
+}
+
+// One batch. What it says about the next token is emitted; where that is the guess, what it says about the one after it as well.
 Expected<Generation::Step> Generation::decode() {
-  KvCache& cache = session_.cache();
   batch_.assign(1, history_.back());
-  const bool two_more = static_cast<int>(result_.tokens.size()) + 1 < output_tokens_max_;
-  if (speculation_ && two_more && cache.capacity() - cache.length() >= 2)
+  const bool two_more = static_cast<int>(result_.tokens.size()) + 1 < output_tokens_max_; // and so there is room for two
+  if (speculation_ && two_more)
     if (auto ran = foresee(); !ran) return tl::unexpected(ran.error());
-  if (auto ran = forward(batch_); !ran) return tl::unexpected(ran.error());
+  if (auto ran = run_batch(); !ran) return tl::unexpected(ran.error());
   const auto rows = static_cast<int>(batch_.size());
   tools_.forward.attention().logits(0, 0, rows, logits_);
-  Step step = emit_next(row(0));
-  if (rows == 1) return step;
-  if (batch_.back() != history_.back()) {
+  if (rows == 1) return emit_next(row(0));
+  const int draft = batch_.back();
+  Step step = emit_next(row(0), draft);
+  if (draft != history_.back()) {
+    KvCache& cache = session_.cache();
     cache.truncate(cache.length() - 1);
     session_.follow_cache();
     speculation_->took_back();
     return step;
   }
   ++result_.stats.accepted_tokens;
-  if (step == Step::Go) step = emit_next(row(1), true);
+  if (step == Step::Go) step = emit_next(row(1));
   return step;
 }
 
 // Samples, shows the token, and says whether that was the last one.
-Generation::Step Generation::emit_next(std::span<float> logits, bool accepted) {
+Generation::Step Generation::emit_next(std::span<float> logits, int draft) {
   const int position = static_cast<int>(history_.size());
   const int token = sample(request_.sampling, history_, static_cast<std::uint64_t>(position), logits, tools_.vocab_used);
   const Instant now = Clock::now();
   if (result_.tokens.empty()) result_.stats.ttft_s = seconds(now - started_);
   if (request_.token_times) {
     const auto total = std::chrono::duration_cast<std::chrono::nanoseconds>(now - token_started_).count();
-    result_.stats.tokens.push_back({position, token, total, rounds_, accepted});
+    result_.stats.tokens.push_back({position, token, total, rounds_, token == draft});
   }
   token_started_ = now;
   rounds_ = {};

@@ -24,7 +24,7 @@ public:
   // `stop_tokens`: the chat format's and the request's. All references must outlive it. Used once, on one thread.
   Generation(const GenerationTools& tools, Session& session, const GenerateRequest& request, const GenerateCallbacks& callbacks,
              int output_tokens_max);
-  // Cancelling is no error (finish says so). After an error the session is as it was before the failing batch.
+  // Cancelling is no error (finish says so). After an error the session holds whole batches only.
   [[nodiscard]] Expected<GenerateResult> run();
 
 private:
@@ -35,11 +35,12 @@ private:
   [[nodiscard]] Expected<Step> decode();
   [[nodiscard]] Expected<void> follow(std::span<const int> next_tokens);
   [[nodiscard]] Expected<void> foresee();
+  [[nodiscard]] Expected<void> run_batch();
   [[nodiscard]] std::span<float> row(int index) {
     const auto vocab = static_cast<std::size_t>(tools_.vocab);
     return std::span(logits_).subspan(static_cast<std::size_t>(index) * vocab, vocab);
   }
-  [[nodiscard]] Step emit_next(std::span<float> logits, bool accepted = false);
+  [[nodiscard]] Step emit_next(std::span<float> logits, int draft = -1);
   [[nodiscard]] Step show(int token);
   void show_text(std::string_view text);
   void end(FinishReason reason);

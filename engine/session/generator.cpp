@@ -30,9 +30,10 @@ public:
                    const weights::ModelConfig& config, const GeneratorOptions& options)
       : options_(options),
         chat_format_(chat_format),
-        tools_{forward,      tokenizer,
-               config,       options.speculate && forward.attention().drafts(),
-               config.vocab, std::min(config.vocab, tokenizer.size())},
+        tools_{forward, tokenizer, config,
+               // The token and its draft are one batch: a flock that takes no more than a token a round has no room for it.
+               options.speculate && forward.attention().drafts() && forward.tokens_max() > 1, config.vocab,
+               std::min(config.vocab, tokenizer.size())},
         queue_(options.queue_max),
         sessions_(options.sessions_max,
                   [&forward, capacity = options.context_length] { return forward.attention().make_cache(capacity); }) {}

@@ -31,7 +31,7 @@ struct GenerateResult {
 
 struct GenerateCallbacks {
   std::function<void(std::string_view utf8)> on_text; // whole characters only; stop strings never appear
-  std::function<bool()> cancelled;                    // asked while waiting, in prefill and before each token
+  std::function<bool()> cancelled;                    // asked while waiting, in prefill and before each batch
 };
 
 class Generator {

@@ -14,7 +14,7 @@ struct TokenTimes { // one row of the per-token CSV
   int position = 0, token = 0;
   std::int64_t total_ns = 0;
   RoundTimes rounds;     // summed over the token's layers
-  bool accepted = false; // foreseen: it came with the token before it
+  bool accepted = false; // it had been foreseen; the token behind it came from the same batch
 };
 
 // Of the rounds on the ducks. A flock's counters only grow; a generation has the difference.

@@ -335,10 +335,39 @@ TEST_F(SpeculationTest, a_full_context_leaves_no_room_for_guesses) {
   EXPECT_EQ(generate(request).tokens, expected);
 }
 
-TEST_F(SpeculationTest, a_round_of_the_mtp_layer_that_fails_leaves_what_can_be_gone_on_from) {
+TEST_F(SpeculationTest, sums_beyond_every_scale_behind_a_guess_cost_no_answer) {
   const GenerateRequest request = request_of({1, 2, 3, 4, 5, 6}, 9);
   const std::vector<int> expected = without_speculation(request).tokens;
   ffn_.error = {ErrorCode::kSumOverflow, "beyond the last rung", "", "", {}};
+  int failed = 0;
+  for (int fails_at = 0; fails_at < 20; ++fails_at) {
+    generator_.reset();
+    ffn_.fails_at = ffn_.starts + fails_at;
+    const auto result = generator().generate(request, {});
+    failed += result ? 0 : 1;
+    EXPECT_EQ(result ? result->tokens : expected, expected) << fails_at;
+  }
+  EXPECT_EQ(failed, 4); // the prompt's two batches of two layers
+}
+
+TEST_F(SpeculationTest, a_flock_that_takes_a_token_a_round_gets_no_guesses) {
+  test::FakeBackend narrow(config_, 1);
+  narrow.next = backend_.next;
+  narrow.guess = backend_.guess;
+  Forward forward(narrow, ffn_, router_, config_);
+  const auto generator = make_generator(forward, tokenizer_, chat_format_, config_, options_);
+  ASSERT_TRUE(generator);
+  const GenerateRequest request = request_of({1, 2, 3}, 9);
+  const auto result = (*generator)->generate(request, {});
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->tokens, without_speculation(request).tokens);
+  EXPECT_EQ(result->stats.drafted_tokens, 0);
+}
+
+TEST_F(SpeculationTest, a_round_that_fails_leaves_what_can_be_gone_on_from) {
+  const GenerateRequest request = request_of({1, 2, 3, 4, 5, 6}, 9);
+  const std::vector<int> expected = without_speculation(request).tokens;
+  ffn_.error = {ErrorCode::kInternal, "no buffer", "", "", {}};
   for (int fails_at = 0;; ++fails_at) {
     ffn_.fails_at = ffn_.starts + fails_at;
     const auto result = generator().generate(request, {});
