@@ -42,7 +42,8 @@ private:
   void weighted_sums(const AttendJob& job, const Block& block, Scratch& scratch);
 
   ThreadPool& pool_;
-  int key_dims_, value_dims_, capacity_ = 0;
+  [[maybe_unused]] int key_dims_, value_dims_; // what run() asserts
+  int capacity_ = 0;
   std::vector<Scratch> scratch_;
 };
 
