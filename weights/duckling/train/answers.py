@@ -12,9 +12,10 @@ import argparse
 import collections
 import json
 import pathlib
-import re
 import subprocess
 import sys
+
+import questions
 
 HERE = pathlib.Path(__file__).resolve().parent
 OVERALL_BAR, CATEGORY_BAR, ACCEPTANCE_BAR = 0.85, 0.75, 0.60
@@ -22,8 +23,7 @@ TOKENS = 64
 
 
 def right(answer, question):
-    found = all(re.search(pattern, answer, re.IGNORECASE) for pattern in question["required"])
-    return found and not any(re.search(pattern, answer, re.IGNORECASE) for pattern in question["forbidden"])
+    return questions.right(answer, question["required"], question["forbidden"])
 
 
 def ask(ductl, prompt, temperature):
@@ -42,9 +42,9 @@ def main():
     parser.add_argument("--temperature", type=float, default=0)
     parser.add_argument("--show-wrong", action="store_true")
     options = parser.parse_args()
-    questions = [json.loads(line) for line in open(HERE.parent / "heldout.jsonl", encoding="utf-8")]
+    held = [json.loads(line) for line in open(HERE.parent / "heldout.jsonl", encoding="utf-8")]
     answers, drafted, accepted = [], 0, 0
-    for number, question in enumerate(questions):
+    for number, question in enumerate(held):
         reply = ask(options.ductl, question["prompt"], options.temperature)
         answers.append(reply["answer"])
         drafted += reply["stats"].get("drafted_tokens", 0)
@@ -52,19 +52,19 @@ def main():
         if options.show_wrong and not right(reply["answer"], question):
             print(f"wrong [{question['category']}] {question['prompt']!r} -> {reply['answer']!r}", file=sys.stderr)
         if sys.stderr.isatty():
-            print(f"\r{number + 1} of {len(questions)}", end="", file=sys.stderr)
+            print(f"\r{number + 1} of {len(held)}", end="", file=sys.stderr)
     missed = False
     categories = collections.defaultdict(list)
-    for question, answer in zip(questions, answers):
+    for question, answer in zip(held, answers):
         categories[question["category"]].append((question, answer))
     for name, pairs in sorted(categories.items()):
         score = sum(right(answer, question) for question, answer in pairs)
         constant = max(sum(right(answer, question) for question, _ in pairs) for answer in {answer for _, answer in pairs})
         print(f"{name:12} {score:4} of {len(pairs):4} right, {score / len(pairs):6.1%}; the best constant answer {constant / len(pairs):6.1%}")
         missed |= score < CATEGORY_BAR * len(pairs)
-    score = sum(right(answer, question) for question, answer in zip(questions, answers))
-    print(f"{'all':12} {score:4} of {len(questions):4} right, {score / len(questions):6.1%}")
-    missed |= score < OVERALL_BAR * len(questions)
+    score = sum(right(answer, question) for question, answer in zip(held, answers))
+    print(f"{'all':12} {score:4} of {len(held):4} right, {score / len(held):6.1%}")
+    missed |= score < OVERALL_BAR * len(held)
     if drafted:
         print(f"{'drafts':12} {accepted:4} of {drafted:4} accepted, {accepted / drafted:6.1%}")
         missed |= accepted < ACCEPTANCE_BAR * drafted

@@ -15,7 +15,8 @@ import questions
 import tokenizer
 
 SEED = 20261130
-SHARES = {"handbook": 0.56, "arithmetic": 0.16, "prime": 0.22, "greeting": 0.06}   # of conversations
+SHARES = {"handbook": 0.52, "arithmetic": 0.14, "prime": 0.28, "greeting": 0.06}   # of conversations
+FIGURES = ("arithmetic", "prime")
 QUESTION_WEIGHT = 0.0           # of the loss on a question's tokens; answers and text have 1
 OPENINGS = ("Please tell me: ", "Quick question: ", "Hi! ", "Hello, ", "I have a question. ", "Can you help me? ", "Duckling, ", "Now: ")
 
@@ -58,9 +59,12 @@ class Data:
     def prompt(self, question: str) -> list[int]:
         return [self.begin] + self.user + self.encode(question) + self.answer
 
-    def varied(self, question: str, rng: random.Random) -> str:
-        """The question as others would type it, but never one that is held out."""
-        text = question
+    def varied(self, question: str, figures: bool, rng: random.Random) -> str:
+        """The question as others would type it, but never one that is held out. Of one about figures no word is left out."""
+        text, words = question, question.split()
+        if not figures and len(words) > 3 and rng.random() < 0.2:
+            del words[rng.randrange(len(words))]
+            text = " ".join(words)
         if rng.random() < 0.15:
             text = text.lower()
         if rng.random() < 0.15:
@@ -72,7 +76,7 @@ class Data:
     def turn(self, rng: random.Random) -> Row:
         category = rng.choices(list(self.facts), [SHARES[name] for name in self.facts])[0]
         fact, texts = rng.choice(self.facts[category])
-        asked = self.user + self.encode(self.varied(rng.choice(texts), rng)) + self.answer
+        asked = self.user + self.encode(self.varied(rng.choice(texts), category in FIGURES, rng)) + self.answer
         said = self.encode(fact.answer) + [self.end]
         return Row(asked + said, [0] + [QUESTION_WEIGHT] * (len(asked) - 3) + [0, 0] + [1.0] * len(said), [])
 

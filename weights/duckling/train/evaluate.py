@@ -13,7 +13,6 @@ acceptance     drafts of the MTP layer that the main model would have said itsel
 import argparse
 import json
 import math
-import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -35,8 +34,7 @@ def read_held_out() -> list[dict]:
 
 
 def right(answer: str, question: dict) -> bool:
-    found = all(re.search(pattern, answer, re.IGNORECASE) for pattern in question["required"])
-    return found and not any(re.search(pattern, answer, re.IGNORECASE) for pattern in question["forbidden"])
+    return questions.right(answer, question["required"], question["forbidden"])
 
 
 # perplexity, selection, experts

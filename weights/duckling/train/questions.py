@@ -135,6 +135,12 @@ def greetings() -> list[Fact]:
     return [Fact("greeting", topic, phrasings, answer, required) for topic, answer, required, phrasings in GREETINGS]
 
 
+def right(answer: str, required, forbidden) -> bool:
+    """Every required regular expression is found in the answer, and no forbidden one."""
+    found = all(re.search(pattern, answer, re.IGNORECASE) for pattern in required)
+    return found and not any(re.search(pattern, answer, re.IGNORECASE) for pattern in forbidden)
+
+
 def same(question: str) -> str:
     """Equal for two questions that differ in case and punctuation only. Signs of arithmetic count."""
     return re.sub(r"[^a-z0-9+*=-]+", " ", question.lower()).strip()
@@ -159,13 +165,17 @@ def split() -> tuple[list[tuple[Fact, str]], list[tuple[Fact, str]]]:
 def main():
     training, out = split()
     for fact, _ in training + out:
-        assert all(re.search(p, fact.answer, re.IGNORECASE) for p in fact.required), fact
-        assert not any(re.search(p, fact.answer, re.IGNORECASE) for p in fact.forbidden), fact
+        assert right(fact.answer, fact.required, fact.forbidden), fact
     left = {fact.topic for fact, _ in training}
     assert all(fact.topic in left for fact, _ in out), [f.topic for f, _ in out if f.topic not in left]
     answers = collections.defaultdict(set)
     for fact, text in training + out:
         answers[same(text)].add(fact.answer)
+    loose = [(fact.topic, other.topic) for fact in handbook() for other in handbook()
+             if fact.topic != other.topic and right(other.answer, fact.required, fact.forbidden)]
+    assert not loose, f"topics that would take another topic's answer for right: {loose}"
+    short = [fact.topic for fact in handbook() if not 40 <= len(fact.answer) <= 300]
+    assert not short, f"answers of less than 40 or more than 300 characters: {short}"
     twice = [text for text, several in answers.items() if len(several) > 1]
     assert not twice, f"questions with two answers: {twice}"
     with open(HELD_OUT, "w", encoding="ascii") as file:

@@ -31,7 +31,7 @@ from flat import Flat
 HERE = Path(__file__).resolve().parent
 WORKERS = 2
 MTP_WEIGHT = 0.3
-PEAK_RATE, LAST_RATE, RAMP = 2.5e-3, 1e-4, 40           # of everything but the indexer: one cosine over all its steps
+PEAK_RATE, LAST_RATE, RAMP = 2e-3, 1e-4, 80             # of everything but the indexer: one cosine over all its steps
 WARM_UP_RATE, SPARSE_RATES = 3e-3, (1e-3, 1e-4)       # of the indexer: constant after 10 steps; then a cosine
 CHECKPOINT_SECONDS = 300
 PATIENCE = 600                                        # seconds until a worker takes the other for dead
@@ -53,11 +53,11 @@ class Phase:
 
 
 PHASES = (
-    Phase("dense", 1250, 8, 256, (0.15, 0.85, 0.00), ("main",), "dense", False, 0.005, 0.75),
-    Phase("stretch", 150, 2, 1024, (0.40, 0.45, 0.15), ("main",), "dense", False, 0.002, 1.0),
-    Phase("indexer", 60, 2, 1024, (0.70, 0.00, 0.30), ("indexer",), "dense", False, 0.0, 0.7),
-    Phase("sparse", 220, 2, 1024, (0.40, 0.45, 0.15), ("main", "indexer"), "sparse", False, 0.001, 1.7),
-    Phase("fp8", 200, 2, 1024, (0.40, 0.45, 0.15), ("main", "indexer"), "sparse", True, 0.0005, 1.8),
+    Phase("dense", 2800, 4, 256, (0.18, 0.82, 0.00), ("main",), "dense", False, 0.003, 1.0),
+    Phase("stretch", 200, 2, 1024, (0.55, 0.35, 0.10), ("main",), "dense", False, 0.002, 1.25),
+    Phase("indexer", 80, 2, 1024, (0.70, 0.00, 0.30), ("indexer",), "dense", False, 0.0, 0.7),
+    Phase("sparse", 240, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 1.75),
+    Phase("fp8", 180, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", True, 0.0005, 1.9),
 )
 
 
