@@ -303,6 +303,9 @@ void read_flock(TableReader& root, Draft& draft, FaultLog& faults) {
   std::vector<std::pair<TableReader, bool>> entries; // true = a range
   for (TableReader& reader : root.sections("ducks")) entries.emplace_back(reader, true);
   for (TableReader& reader : root.sections("duck")) entries.emplace_back(reader, false);
+  for (const char* key : {"duck", "ducks"}) // `duck = []`
+    if (entries.empty() && faults.empty() && root.has(key))
+      root.fault(key, "a flock needs a duck", {}, "describe one as [[duck]], or several as [[ducks]]");
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.first.mark("").line < b.first.mark("").line; });
   for (auto& [reader, is_range] : entries) is_range ? read_ducks(reader, draft, faults) : read_duck(reader, draft, faults);

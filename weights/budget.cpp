@@ -1,7 +1,11 @@
 #include "weights/budget.hpp"
 
+#include "weights/apportion.hpp"
+
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
+#include <numeric>
 
 namespace ductl::weights {
 namespace {
@@ -94,9 +98,29 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / (1ull << 20), bytes);
 }
 
+// A byte a dimension and a scale, or floats (engine/attention/kv_cache.hpp).
+std::uint64_t index_key_bytes(const ModelConfig& c, inventory::IndexKeys keys) {
+  if (c.indexer.heads == 0) return 0;
+  const std::uint64_t dims = wide(c.indexer.head_dim);
+  return keys == inventory::IndexKeys::Fp8 ? dims + sizeof(float) : dims * sizeof(float);
+}
+
+// Slices that each duck will hold, rounded up; equal shares where the flock's memory is too small for all.
+std::vector<std::uint64_t> duck_slices(const ModelConfig& config, const inventory::Flock& flock) {
+  const std::uint64_t slices = slice_count(config), bytes = slice_layout(config.hidden).bytes;
+  const std::vector<double> weights(flock.ducks.size(), 1.0);
+  std::vector<std::uint64_t> limits;
+  for (const inventory::Duck& duck : flock.ducks) limits.push_back(duck.memory_bytes == 0 ? ~0ull : duck.memory_bytes / bytes);
+  std::vector<double> shares = share_targets(weights, limits, slices);
+  if (shares.empty()) shares.assign(flock.ducks.size(), static_cast<double>(slices) / static_cast<double>(flock.ducks.size()));
+  std::vector<std::uint64_t> whole;
+  for (const double share : shares) whole.push_back(static_cast<std::uint64_t>(std::ceil(share)));
+  return whole;
+}
+
 } // namespace
 
-ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn) {
+ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn, inventory::IndexKeys index_keys) {
   ModelSizes sizes;
   const Count host = host_count(config);
   sizes.host_parameters = host.parameters;
@@ -120,30 +144,32 @@ ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn) {
   sizes.host_weight_bytes += kept.count().bytes;
   sizes.parameters = sizes.host_parameters + sizes.duck_parameters;
   const bool mla = config.mla.kv_lora_rank > 0;
-  const std::uint64_t per_layer =
+  const std::uint64_t values =
       mla ? wide(config.mla.kv_lora_rank + config.mla.rope_dim) : 2 * wide(config.kv_heads) * wide(config.head_dim);
-  const std::uint64_t index_keys = config.indexer.heads > 0 ? wide(config.indexer.head_dim) : 0;
-  sizes.kv_bytes_per_token = wide(decoder_layers(config)) * (per_layer + index_keys) * sizeof(float);
+  sizes.kv_bytes_per_token = wide(decoder_layers(config)) * (values * sizeof(float) + index_key_bytes(config, index_keys));
   return sizes;
 }
 
 Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock, std::uint64_t host_available) {
-  const ModelSizes sizes = model_sizes(config);
-  const std::uint64_t ducks = std::max<std::uint64_t>(1, flock.ducks.size());
-  const std::uint64_t share = (slice_count(config) + ducks - 1) / ducks * slice_layout(config.hidden).bytes;
+  const ModelSizes sizes = model_sizes(config, HostFfn::None, flock.engine.index_keys);
   Budget budget;
   budget.context = context;
   budget.host_needed = sizes.host_weight_bytes + sizes.kv_bytes_per_token * wide(context);
   budget.host_available = host_available;
+  const std::vector<std::uint64_t> slices = duck_slices(config, flock);
+  const double slices_all = static_cast<double>(std::accumulate(slices.begin(), slices.end(), std::uint64_t{0}));
   const bool beside = flock.power.kind == inventory::PowerKind::Process && host_available != 0;
   const std::uint64_t left = host_available - std::min(host_available, budget.host_needed);
-  for (const inventory::Duck& duck : flock.ducks) {
-    std::uint64_t available = duck.memory_bytes;
-    if (beside) {
-      const std::uint64_t each = std::max<std::uint64_t>(1, left / ducks); // 0 would mean "unknown"
-      available = available == 0 ? each : std::min(available, each);
+  for (std::size_t i = 0; i < flock.ducks.size(); ++i) {
+    const inventory::Duck& duck = flock.ducks[i];
+    DuckBudget mine{duck.name, slices[i] * slice_layout(config.hidden).bytes, duck.memory_bytes, duck.memory_bytes != 0};
+    if (beside) { // 0 would mean "unknown"
+      const double part = static_cast<double>(slices[i]) / std::max(1.0, slices_all);
+      const auto share = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(left) * part));
+      mine.by_memory_gib = mine.by_memory_gib && duck.memory_bytes <= share;
+      mine.available = mine.by_memory_gib ? duck.memory_bytes : share;
     }
-    budget.ducks.push_back({duck.name, share, available});
+    budget.ducks.push_back(std::move(mine));
   }
   return budget;
 }
@@ -158,7 +184,8 @@ Expected<void> check_budget(const Budget& budget) {
   };
   for (const DuckBudget& duck : budget.ducks) {
     add(fmt::format("duck {}", duck.name), duck.needed, duck.available,
-        "add ducks to the inventory ([[ducks]]), or choose a smaller model.source");
+        fmt::format("add ducks to the inventory ([[ducks]]),{} or choose a smaller model.source",
+                    duck.by_memory_gib ? " raise memory_gib where a duck has more," : ""));
   }
   add(fmt::format("the host (weights, and the KV cache of {} tokens)", budget.context), budget.host_needed, budget.host_available,
       "lower engine.context_length, or choose a smaller model.source");

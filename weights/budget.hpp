@@ -13,26 +13,28 @@ struct ModelSizes {
   std::uint64_t duck_parameters = 0;
   std::uint64_t host_weight_bytes = 0;  // in the checkpoint's own types
   std::uint64_t duck_bytes = 0;         // all slices, stored form
-  std::uint64_t kv_bytes_per_token = 0; // as this engine keeps it (float)
+  std::uint64_t kv_bytes_per_token = 0; // as this engine keeps it: float, the indexer's keys as asked
 };
 enum class HostFfn { None, DenseShared }; // which FFNs the host keeps
 
 // From the config alone, no tensor is read. With the MTP layer, where config.mtp_layers says that there is one.
-[[nodiscard]] ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn = HostFfn::None);
+[[nodiscard]] ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn = HostFfn::None,
+                                     inventory::IndexKeys index_keys = inventory::IndexKeys::F32);
 
 struct DuckBudget {
   std::string name;
   std::uint64_t needed = 0, available = 0;
-}; // available 0 = unknown
+  bool by_memory_gib = false; // what is available is what the inventory says, and not what this machine has
+};                            // available 0 = unknown
 struct Budget {
   std::vector<DuckBudget> ducks;
   std::uint64_t host_needed = 0, host_available = 0; // weights + KV of `context` tokens
   std::uint64_t disk_needed = 0, disk_available = 0; // state and cache folders
   int context = 0;
 };
-// What a model needs of a flock for a context, and what there is: each duck's share of the slices against its memory in the
-// inventory. Ducks that are processes beside the host share what the host leaves of `host_available` (0 = unknown). Disk is left
-// out.
+// What a model needs of a flock for a context, and what there is: the slices that each duck will hold (to a slice of each expert:
+// weights/placement.hpp) against its memory in the inventory. Ducks that are processes beside the host share what the host leaves
+// of `host_available` (0 = unknown) as they need it. Disk is left out.
 [[nodiscard]] Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock,
                                   std::uint64_t host_available);
 

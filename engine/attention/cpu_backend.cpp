@@ -59,7 +59,7 @@ private:
 
   const ModelConfig& config_;
   int tokens_max_;
-  IndexKeyType index_keys_;
+  inventory::IndexKeys index_keys_;
   ThreadPool pool_;
   RopeTable rope_;
   HostWeights weights_;
@@ -209,7 +209,7 @@ Expected<std::unique_ptr<AttentionBackend>> make_cpu_backend(const weights::Chec
     return fail(ErrorCode::kInternal, fmt::format("a CPU backend of {} lanes, {} tokens a batch and {} threads is impossible",
                                                   options.lanes, options.tokens_max, options.threads));
   const weights::Indexer& indexer = checkpoint.config().indexer;
-  if (options.index_keys == IndexKeyType::F8 && indexer.heads > 0 && !std::has_single_bit(unsigned(indexer.head_dim)))
+  if (options.index_keys == inventory::IndexKeys::Fp8 && indexer.heads > 0 && !std::has_single_bit(unsigned(indexer.head_dim)))
     return fail(ErrorCode::kModelUnsupported,
                 fmt::format("index_head_dim is {}, and only a power of two can be rotated for fp8 keys", indexer.head_dim),
                 "config.json", "set engine.index_keys to \"f32\"");

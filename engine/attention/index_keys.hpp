@@ -1,13 +1,11 @@
 // The form in which the indexer's keys are cached (DeepSeek-V3.2 report, 2.1; docs/models.md): float as computed, or e4m3 codes
-// with one power-of-two scale a key, after a Hadamard rotation that evens out the key's dimensions. Pure.
+// with one power-of-two scale a key (inventory::IndexKeys), after a Hadamard rotation that evens out the key's dimensions. Pure.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 namespace ductl::engine {
-
-enum class IndexKeyType : std::uint8_t { F32, F8 };
 
 // x = H x / sqrt(n), H the Sylvester-Hadamard matrix. n = x.size(), a power of two. Its own inverse up to rounding.
 void hadamard(std::span<float> x);

@@ -12,7 +12,7 @@
 namespace ductl::engine {
 
 Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::make(const weights::ModelConfig& config, int capacity,
-                                                       IndexKeyType index_keys) {
+                                                       inventory::IndexKeys index_keys) {
   if (capacity < 1) return fail(ErrorCode::kContextLength, fmt::format("a context of {} tokens is impossible", capacity));
   std::unique_ptr<CpuKvCache> cache(new CpuKvCache);
   cache->latent_ = config.mla.kv_lora_rank > 0;
@@ -26,7 +26,8 @@ Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::make(const weights::ModelConfi
   cache->index_dims_ = config.indexer.heads > 0 ? config.indexer.head_dim : 0;
   const auto dims = std::size_t(cache->index_dims_);
   if (dims > 0)
-    cache->index_layer_bytes_ = positions * (index_keys == IndexKeyType::F8 ? dims + sizeof(float) : dims * sizeof(float));
+    cache->index_layer_bytes_ =
+        positions * (index_keys == inventory::IndexKeys::Fp8 ? dims + sizeof(float) : dims * sizeof(float));
   cache->bytes_ = cache->index_at_ + layers * cache->index_layer_bytes_;
   void* data = ::mmap(nullptr, cache->bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {

@@ -4,6 +4,7 @@
 
 #include "engine/attention/attention_backend.hpp"
 #include "engine/attention/index_keys.hpp"
+#include "inventory/inventory.hpp"
 #include "weights/model_config.hpp"
 
 namespace ductl::engine {
@@ -14,7 +15,7 @@ namespace ductl::engine {
 class CpuKvCache final : public KvCache {
 public:
   [[nodiscard]] static Expected<std::unique_ptr<CpuKvCache>> make(const weights::ModelConfig& config, int capacity,
-                                                                  IndexKeyType index_keys = IndexKeyType::F32);
+                                                                  inventory::IndexKeys index_keys = inventory::IndexKeys::F32);
   ~CpuKvCache() override;
   CpuKvCache(const CpuKvCache&) = delete;
   CpuKvCache& operator=(const CpuKvCache&) = delete;
@@ -34,7 +35,7 @@ public:
   [[nodiscard]] int heads() const { return heads_; } // of a layer
 
   // The indexer's keys of a layer, one position after the other: floats, or e4m3 codes and their scales.
-  [[nodiscard]] IndexKeyType index_key_type() const { return index_type_; }
+  [[nodiscard]] inventory::IndexKeys index_key_type() const { return index_type_; }
   [[nodiscard]] float* index_keys(int layer) { return reinterpret_cast<float*>(index_layer(layer)); }
   [[nodiscard]] std::uint8_t* index_codes(int layer) { return reinterpret_cast<std::uint8_t*>(index_layer(layer)); }
   [[nodiscard]] float* index_scales(int layer) {
@@ -51,7 +52,7 @@ private:
 
   bool latent_ = false;
   int heads_ = 0, row_floats_ = 0, capacity_ = 0, length_ = 0, draft_length_ = 0;
-  IndexKeyType index_type_ = IndexKeyType::F32;
+  inventory::IndexKeys index_type_ = inventory::IndexKeys::F32;
   int index_dims_ = 0;
   std::size_t index_at_ = 0, index_layer_bytes_ = 0;
   std::byte* data_ = nullptr;

@@ -39,7 +39,7 @@ Expected<std::unique_ptr<ComputeModel>> open_model(const Arguments& arguments, P
   }
   if (const auto keys = arguments.value("--index-keys")) {
     if (*keys != "f32" && *keys != "fp8") return usage("--index-keys is f32 or fp8", "");
-    options.index_keys = *keys == "fp8" ? IndexKeyType::F8 : IndexKeyType::F32;
+    options.index_keys = *keys == "fp8" ? inventory::IndexKeys::Fp8 : inventory::IndexKeys::F32;
   }
   if (const auto threads = arguments.value("--threads")) {
     const auto count = parse_integer(*threads, 1, 1024, "--threads");

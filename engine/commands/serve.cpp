@@ -90,10 +90,10 @@ Expected<void> open_generator(Service& service, const agent::Serving& serving) {
   options.context_length = model.context();
   options.output_tokens_max = serving.limits.request_tokens_max;
   options.speculate = serving.engine.speculation == inventory::SpeculationKind::Mtp;
-  const std::uint64_t cache_bytes =
-      weights::model_sizes(model.config()).kv_bytes_per_token * static_cast<std::uint64_t>(model.context());
-  options.sessions_max = sessions_that_fit(memory_available_bytes(),
-                                           host_bytes_needed(model.checkpoint(), FfnPlace::Ducks, model.context()), cache_bytes);
+  const weights::ModelSizes sizes = weights::model_sizes(model.config(), weights::HostFfn::None, model.index_keys());
+  const std::uint64_t cache_bytes = sizes.kv_bytes_per_token * static_cast<std::uint64_t>(model.context());
+  const std::uint64_t needed = host_bytes_needed(model.checkpoint(), FfnPlace::Ducks, model.context(), model.index_keys());
+  options.sessions_max = sessions_that_fit(memory_available_bytes(), needed, cache_bytes);
   if (const FlockFfn* flock = model.flock()) {
     options.flock_counts = [flock] {
       const FlockStats s = flock->stats();
@@ -133,24 +133,24 @@ void log_flock(const ComputeModel& model) {
                s.frames_foreign, s.frames_duplicate);
 }
 
-int serve(const std::filesystem::path& state, ReadyPipe& ready) {
+Expected<void> serve(const std::filesystem::path& state, ReadyPipe& ready) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(state, ignored)) { // a log there would make it
     const Error error{ErrorCode::kState, "there is no such state folder", state.string(), "run `ductl up`, which makes it", {}};
     ready.say(not_ready_line(error));
-    return report(error);
+    return tl::unexpected(error);
   }
   const auto log = agent::StateFolder{state}.log("duck-engine");
   if (auto started = agent::start_log(log); !started) {
     ready.say(not_ready_line(started.error()));
-    return report(started.error());
+    return tl::unexpected(started.error());
   }
   spdlog::info("duck-engine {} ({}) starts", kVersion, kRevision);
   Service service;
   if (auto started = start(service, state); !started) {
     spdlog::error("{}", started.error().text());
     ready.say(not_ready_line(started.error()));
-    return report(started.error());
+    return tl::unexpected(started.error());
   }
   const StopSignal stop;
   spdlog::info("ready on port {}", service.api->port());
@@ -161,21 +161,21 @@ int serve(const std::filesystem::path& state, ReadyPipe& ready) {
   if (const auto broken = service.generator->broken()) spdlog::error("the flock was broken: {}", broken->text());
   log_flock(*service.model);
   spdlog::info("stopped");
-  return kExitDone;
+  return {};
 }
 
 } // namespace
 
-int run_serve(Words words) {
+Expected<void> run_serve(Words words) {
   const OptionSpec specs[] = {{"--state", true}, {"--ready-fd", true}};
   const auto arguments = Arguments::parse(words, specs, 0);
-  if (!arguments) return report(arguments.error());
+  if (!arguments) return tl::unexpected(arguments.error());
   const auto state = arguments->require("--state");
-  if (!state) return report(state.error());
+  if (!state) return tl::unexpected(state.error());
   int descriptor = -1;
   if (const auto text = arguments->value("--ready-fd")) {
     const auto number = parse_integer(*text, 3, 1 << 20, "--ready-fd");
-    if (!number) return report(number.error());
+    if (!number) return tl::unexpected(number.error());
     descriptor = *number;
   }
   std::signal(SIGPIPE, SIG_IGN); // a client or a waiter that goes away is no reason to end

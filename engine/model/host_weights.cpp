@@ -1,5 +1,6 @@
 #include "engine/model/host_weights.hpp"
 
+#include "weights/expert_names.hpp"
 #include "weights/slice.hpp"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ private:
   GqaWeights gqa(const std::string& prefix);
   MlaWeights mla(const std::string& prefix);
   IndexerWeights indexer(const std::string& prefix);
-  MtpWeights mtp(const std::string& prefix);
+  MtpWeights mtp(int layer);
   LayerWeights layer(int index);
 
   const Checkpoint& checkpoint_;
@@ -115,11 +116,12 @@ IndexerWeights Loader::indexer(const std::string& prefix) {
   return w;
 }
 
-MtpWeights Loader::mtp(const std::string& prefix) {
+MtpWeights Loader::mtp(int layer) {
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
   MtpWeights w;
   w.embedding_norm = vector(prefix + "enorm.weight", config_.hidden);
   w.hidden_norm = vector(prefix + "hnorm.weight", config_.hidden);
-  w.projection = matrix(prefix + "eh_proj.weight", config_.hidden, 2 * config_.hidden);
+  w.projection = matrix(weights::mtp_projection_name(layer), config_.hidden, 2 * config_.hidden);
   w.head_norm = vector(prefix + "shared_head.norm.weight", config_.hidden);
   return w;
 }
@@ -143,7 +145,7 @@ Expected<HostWeights> Loader::load() {
   w.head = config_.tied_embeddings ? dense_matrix(w.embedding) : matrix("lm_head.weight", config_.vocab, config_.hidden);
   w.final_norm = vector("model.norm.weight", config_.hidden);
   for (int index = 0; index < weights::decoder_layers(config_); ++index) w.layers.push_back(layer(index));
-  if (config_.mtp_layers > 0) w.mtp = mtp(fmt::format("model.layers.{}.", config_.layers));
+  if (config_.mtp_layers > 0) w.mtp = mtp(config_.layers);
   w.matrices = std::move(matrices_);
   if (faults_ == 0) return w;
   first_.message += more_;

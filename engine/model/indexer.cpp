@@ -93,7 +93,7 @@ void Indexer::finish_key(const IndexerWeights& weights, const AttentionBatch& ba
   layer_norm(key, weights.key_norm, weights.key_norm_bias);
   rotate(batch, token, key.data());
   const auto row = std::size_t(batch.start + token);
-  if (batch.cache->index_key_type() == IndexKeyType::F32) {
+  if (batch.cache->index_key_type() == inventory::IndexKeys::F32) {
     std::copy(key.begin(), key.end(), batch.cache->index_keys(batch.layer) + row * dims);
     return;
   }
@@ -110,7 +110,7 @@ void Indexer::finish_query(const AttentionBatch& batch, int token) {
     const auto query = std::span(query_).subspan(index * dims, dims);
     rotate(batch, token, query.data());
     head_weight_[index] *= head_scale;
-    if (batch.cache->index_key_type() == IndexKeyType::F32) continue;
+    if (batch.cache->index_key_type() == inventory::IndexKeys::F32) continue;
     hadamard(query);
     head_weight_[index] *= quantise_e4m3(query, code);
     std::transform(code.begin(), code.end(), query.begin(), weights::e4m3_value);
@@ -121,7 +121,7 @@ void Indexer::score(const AttentionBatch& batch, int token, int begin, int end, 
   DenseMatrix keys;
   keys.rows = end - begin;
   keys.columns = i_.head_dim;
-  const bool codes = batch.cache->index_key_type() == IndexKeyType::F8;
+  const bool codes = batch.cache->index_key_type() == inventory::IndexKeys::Fp8;
   const std::size_t first = std::size_t(begin) * std::size_t(i_.head_dim);
   if (codes) {
     keys.type = DenseType::F8E4M3;

@@ -37,14 +37,16 @@ Expected<std::unique_ptr<ComputeModel>> ComputeModel::open(const ComputeOptions&
   if (!context) return tl::unexpected(context.error());
   model->context_ = *context;
   const FfnPlace place = options.flock ? FfnPlace::Ducks : FfnPlace::Host;
-  if (auto fits = check_host_memory(*model->checkpoint_, place, *context); !fits) return tl::unexpected(fits.error());
+  model->index_keys_ =
+      options.index_keys.value_or(options.flock ? options.flock->serving.engine.index_keys : inventory::IndexKeys::F32);
+  if (auto fits = check_host_memory(*model->checkpoint_, place, *context, model->index_keys_); !fits)
+    return tl::unexpected(fits.error());
 
   stage("preparing attention");
   CpuBackendOptions backend;
   backend.threads = options.threads;
   backend.tokens_max = kBatchTokensMax;
-  const bool fp8_keys = options.flock && options.flock->serving.engine.index_keys == inventory::IndexKeys::Fp8;
-  backend.index_keys = options.index_keys.value_or(fp8_keys ? IndexKeyType::F8 : IndexKeyType::F32);
+  backend.index_keys = model->index_keys_;
   auto attention = make_cpu_backend(*model->checkpoint_, backend);
   if (!attention) return tl::unexpected(attention.error());
   model->attention_ = std::move(*attention);

@@ -30,15 +30,17 @@ std::uint64_t memory_available_bytes() {
   return parse_memory_available(text).value_or(0);
 }
 
-std::uint64_t host_bytes_needed(const weights::Checkpoint& checkpoint, FfnPlace ffn, int context) {
-  const weights::ModelSizes sizes = weights::model_sizes(checkpoint.config());
+std::uint64_t host_bytes_needed(const weights::Checkpoint& checkpoint, FfnPlace ffn, int context,
+                                inventory::IndexKeys index_keys) {
+  const weights::ModelSizes sizes = weights::model_sizes(checkpoint.config(), weights::HostFfn::None, index_keys);
   const std::uint64_t weights = ffn == FfnPlace::Host ? checkpoint.bytes() : sizes.host_weight_bytes;
   return weights + sizes.kv_bytes_per_token * static_cast<std::uint64_t>(context);
 }
 
-Expected<void> check_host_memory(const weights::Checkpoint& checkpoint, FfnPlace ffn, int context) {
+Expected<void> check_host_memory(const weights::Checkpoint& checkpoint, FfnPlace ffn, int context,
+                                 inventory::IndexKeys index_keys) {
   weights::Budget budget;
-  budget.host_needed = host_bytes_needed(checkpoint, ffn, context);
+  budget.host_needed = host_bytes_needed(checkpoint, ffn, context, index_keys);
   budget.host_available = memory_available_bytes();
   budget.context = context;
   return weights::check_budget(budget);

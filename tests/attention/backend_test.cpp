@@ -199,6 +199,31 @@ std::string case_name(const testing::TestParamInfo<TinyModel>& tested) {
 }
 INSTANTIATE_TEST_SUITE_P(Cpu, Families, testing::ValuesIn(families()), case_name);
 
+// What an option of the indexer changes is which positions are attended to: nothing as long as all of them are.
+void expect_another_selection(const std::vector<float>& rows, const std::vector<float>& others, const TinyModel& model) {
+  ASSERT_EQ(rows.size(), others.size());
+  const auto all = std::ptrdiff_t(model.index_topk) * model.vocab;
+  EXPECT_TRUE(std::equal(rows.begin(), rows.begin() + all, others.begin()));
+  EXPECT_FALSE(std::equal(rows.begin() + all, rows.end(), others.begin() + all));
+}
+
+TEST(CpuBackend, TheIndexersRopePairsAreThoseOfTheConfig) {
+  const std::vector<int> ids = random_ids(90, 128);
+  TinyModel model = model_of("deepseek_v32");
+  const std::vector<float> halves = Engine(model).run(ids, 64);
+  model.index_interleave = true;
+  expect_another_selection(halves, Engine(model).run(ids, 64), model);
+}
+
+TEST(CpuBackend, TheIndexersKeysAreCachedAsTheOptionSays) {
+  const std::vector<int> ids = random_ids(90, 128);
+  const TinyModel model = model_of("deepseek_v32");
+  const std::vector<float> floats = Engine(model).run(ids, 64);
+  CpuBackendOptions fp8;
+  fp8.index_keys = inventory::IndexKeys::Fp8;
+  expect_another_selection(floats, Engine(model, fp8).run(ids, 64), model);
+}
+
 // The seam's promise: lanes in flight at once do not see each other.
 TEST(CpuBackend, TwoLanesInterleavedGiveTheBitsOfOneAlone) {
   const std::vector<int> a = random_ids(20, 128), b = random_ids(33, 127);

@@ -59,7 +59,7 @@ GoldenCase load_golden_case(const std::string& name) {
 }
 
 std::vector<std::vector<float>> run_engine(const weights::Checkpoint& checkpoint, engine::Ffn& ffn, const std::vector<int>& ids,
-                                           int chunk, int threads, engine::IndexKeyType index_keys) {
+                                           int chunk, int threads, inventory::IndexKeys index_keys) {
   engine::CpuBackendOptions options;
   options.threads = threads;
   options.index_keys = index_keys;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "engine/attention/attention_backend.hpp"
-#include "engine/attention/index_keys.hpp"
 #include "engine/moe/ffn.hpp"
 #include "engine/moe/router.hpp"
+#include "inventory/inventory.hpp"
 #include "weights/checkpoint.hpp"
 
 #include <memory>
@@ -34,7 +34,7 @@ struct GoldenCase {
 // once).
 [[nodiscard]] std::vector<std::vector<float>> run_engine(const weights::Checkpoint& checkpoint, engine::Ffn& ffn,
                                                          const std::vector<int>& ids, int chunk, int threads = 2,
-                                                         engine::IndexKeyType index_keys = engine::IndexKeyType::F32);
+                                                         inventory::IndexKeys index_keys = inventory::IndexKeys::F32);
 
 // What the MTP layer foresees behind every token but the last, model and MTP layer in chunks of `chunk` tokens.
 [[nodiscard]] std::vector<std::vector<float>> run_drafts(const weights::Checkpoint& checkpoint, engine::Ffn& ffn,

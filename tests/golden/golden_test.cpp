@@ -115,12 +115,12 @@ TEST_P(GoldenSparse, Fp8KeysOfTheIndexer) {
   auto ffn = engine::make_host_ffn(*golden_.checkpoint, 2);
   ASSERT_TRUE(ffn) << ffn.error().text();
   for (const GoldenPrompt& prompt : golden_.fp8_keys) {
-    const auto rows = run_engine(*golden_.checkpoint, **ffn, prompt.ids, 64, 2, engine::IndexKeyType::F8);
+    const auto rows = run_engine(*golden_.checkpoint, **ffn, prompt.ids, 64, 2, inventory::IndexKeys::Fp8);
     const Deviation deviation = compare(rows, prompt, 0);
     EXPECT_LE(deviation.worst, kFloatBar) << prompt.ids.size() << " tokens";
     EXPECT_EQ(deviation.greedy_wrong, 0);
     std::printf("worst deviation %.2e (bar %.0e)\n", deviation.worst, kFloatBar);
-    EXPECT_EQ(run_engine(*golden_.checkpoint, **ffn, prompt.ids, 7, 1, engine::IndexKeyType::F8), rows);
+    EXPECT_EQ(run_engine(*golden_.checkpoint, **ffn, prompt.ids, 7, 1, inventory::IndexKeys::Fp8), rows);
   }
 }
 

@@ -193,6 +193,17 @@ TEST(InventoryFaults, ControlCharactersOfTheFileNeverReachTheTerminal) {
   EXPECT_EQ(fault.window.find('\x1b'), std::string::npos);
 }
 
+TEST(InventoryFaults, AFlockWithoutADuckIsNone) {
+  for (const char* list : {"duck = []\n", "ducks = []\n"}) {
+    const auto flock = parse_inventory(std::string(list) + "[flock]\nname = \"x\"\n[[port]]\nname = \"p\"\ninterface = \"lo\"\n"
+                                                           "address = \"127.21.1.1/24\"\n[model]\nsource = \"m\"\n",
+                                       "flock.toml");
+    ASSERT_FALSE(flock) << list;
+    EXPECT_THAT(flock.error().errors.front().text(),
+                testing::AllOf(testing::HasSubstr("needs a duck"), testing::HasSubstr("flock.toml:1:")));
+  }
+}
+
 TEST(InventoryFaults, MoreThan64DucksAreRefused) {
   const std::string text = with("duck[01-02]", "duck[001-070]", with("[101-102]", "[10-79]"));
   EXPECT_EQ(fault_of(text).message, "the flock has 71 ducks, more than 64");

@@ -144,6 +144,11 @@ SafetensorsWriter Builder::build() {
   for (int layer = 0; layer < model_.layers + model_.mtp_layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
     if (layer >= model_.layers) joining(prefix);
+    if (layer >= model_.layers && model_.mtp_copies) {
+      const std::vector<float> same(static_cast<std::size_t>(model_.vocab) * static_cast<std::size_t>(model_.hidden), 0.25F);
+      for (const char* name : {"embed_tokens.weight", "shared_head.head.weight"})
+        store(prefix + name, {model_.vocab, model_.hidden}, same, TinyType::Bf16);
+    }
     vector(prefix + "input_layernorm.weight", model_.hidden);
     vector(prefix + "post_attention_layernorm.weight", model_.hidden);
     if (is_deepseek(model_))
@@ -190,6 +195,7 @@ void add_deepseek(const TinyModel& model, Json& config) {
   if (model.mtp_layers > 0) config["num_nextn_predict_layers"] = model.mtp_layers;
   if (model.model_type == "deepseek_v32")
     config.update(Json{{"index_n_heads", kIndexHeads}, {"index_head_dim", kIndexDims}, {"index_topk", model.index_topk}});
+  if (model.index_interleave) config["indexer_rope_interleave"] = true;
 }
 
 std::string architecture(const std::string& model_type) {

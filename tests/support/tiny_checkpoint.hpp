@@ -48,8 +48,10 @@ struct TinyModel {
   double routed_scale = 2.5;                                             // deepseek only
   // latent attention (deepseek_*); q_lora 0 = plain q_proj
   int q_lora = 32, kv_lora = 32, nope_dim = 16, rope_dim = 8, v_dim = 16;
-  int index_topk = 24; // deepseek_v32 only; 4 heads of 16
-  int mtp_layers = 0;  // deepseek only
+  int index_topk = 24;           // deepseek_v32 only; 4 heads of 16
+  bool index_interleave = false; // likewise: config.json's indexer_rope_interleave
+  int mtp_layers = 0;            // deepseek only
+  bool mtp_copies = false;       // of embedding and head, in the MTP layer; with other values than the originals
   std::uint64_t seed = 1;
 };
 

@@ -79,6 +79,53 @@ TEST(Budget, host_bytes_follow_the_checkpoints_own_types) {
   EXPECT_NEAR(static_cast<double>(model_sizes(deepseek, HostFfn::DenseShared).host_weight_bytes) / 1e9, 19.96, 0.02);
 }
 
+inventory::Flock flock_of(const std::vector<std::uint64_t>& memory_bytes, inventory::PowerKind power) {
+  inventory::Flock flock;
+  flock.power.kind = power;
+  for (std::size_t i = 0; i < memory_bytes.size(); ++i) {
+    inventory::Duck duck;
+    duck.name = "duck" + std::to_string(i);
+    duck.memory_bytes = memory_bytes[i];
+    flock.ducks.push_back(duck);
+  }
+  return flock;
+}
+
+// As the placement does it: what does not fit a small duck goes to the others.
+TEST(Budget, a_small_duck_needs_no_more_than_it_has_while_others_have_room) {
+  const ModelConfig config = config_of("smollm2_135m");
+  const std::uint64_t all = model_sizes(config).duck_bytes, slice = slice_layout(config.hidden).bytes;
+  const Budget budget = flock_budget(config, 1024, flock_of({all / 8, all, 0}, inventory::PowerKind::WakeOnLan), 1ull << 40);
+  EXPECT_TRUE(check_budget(budget));
+  EXPECT_LE(budget.ducks[0].needed, all / 8);
+  EXPECT_NEAR(static_cast<double>(budget.ducks[1].needed), static_cast<double>(all) * 7 / 16, static_cast<double>(2 * slice));
+  EXPECT_EQ(budget.ducks[1].available, all);
+  EXPECT_EQ(budget.ducks[2].available, 0u); // not said
+
+  const auto small =
+      check_budget(flock_budget(config, 1024, flock_of({all / 8, all / 8}, inventory::PowerKind::WakeOnLan), 1ull << 40));
+  ASSERT_FALSE(small);
+  EXPECT_THAT(small.error().next, HasSubstr("memory_gib"));
+}
+
+TEST(Budget, ducks_beside_the_host_share_what_it_leaves) {
+  const ModelConfig config = config_of("smollm2_135m");
+  const std::uint64_t all = model_sizes(config).duck_bytes;
+  const auto flock = flock_of({0, 0, 0}, inventory::PowerKind::Process);
+  const std::uint64_t host = flock_budget(config, 1024, flock, 1ull << 40).host_needed;
+  EXPECT_TRUE(check_budget(flock_budget(config, 1024, flock, host + all + all / 50)));
+  const auto short_of_it = check_budget(flock_budget(config, 1024, flock, host + all / 2));
+  ASSERT_FALSE(short_of_it);
+  EXPECT_THAT(short_of_it.error().next, Not(HasSubstr("memory_gib"))); // no such limit is set
+}
+
+TEST(Budget, index_keys_in_fp8_take_a_quarter) {
+  const ModelConfig config = config_of("deepseek_v3_2");
+  const auto bytes = [&](inventory::IndexKeys keys) { return model_sizes(config, HostFfn::None, keys).kv_bytes_per_token; };
+  EXPECT_EQ(bytes(inventory::IndexKeys::F32) - bytes(inventory::IndexKeys::Fp8),
+            static_cast<std::uint64_t>(decoder_layers(config)) * (128 * 4 - (128 + 4)));
+}
+
 TEST(Budget, a_model_that_fits_and_figures_nobody_could_tell_are_fine) {
   Budget budget;
   budget.ducks = {{"duck01", 100, 100}, {"duck02", 100, 0}};
