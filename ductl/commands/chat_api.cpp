@@ -1,5 +1,6 @@
 #include "ductl/commands/chat_api.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kShownMax = 200; // of a body that makes no sense
+constexpr std::size_t kShownMax = 100; // of a body that makes no sense
 
 // Any type may stand anywhere in a peer's JSON.
 std::string text_at(const json& object, const char* key) {
@@ -44,6 +45,14 @@ std::optional<ErrorCode> named_code(const std::string& name) {
   const auto [end, status] = std::from_chars(name.data() + 1, name.data() + name.size(), number);
   if (status != std::errc{} || end != name.data() + name.size() || number < 300 || number >= 500) return std::nullopt;
   return static_cast<ErrorCode>(number);
+}
+
+// Enough of a page to recognise whose it is.
+std::string first_line(std::string_view body) {
+  const std::size_t begin = std::min(body.find_first_not_of(" \t\r\n"), body.size());
+  const std::string_view rest = body.substr(begin);
+  const std::string_view line = rest.substr(0, std::min(rest.find_first_of("\r\n"), kShownMax));
+  return line.empty() ? "no body" : fmt::format("\"{}\"", line);
 }
 
 Error engine_error(const json& error) {
@@ -144,11 +153,13 @@ Error error_of_body(long status, std::string_view body) {
     } else if (status < 500) {
       if (out.code == ErrorCode::kEngineAnswer) out.code = ErrorCode::kRequestValue;
       out.next = text_at(error, "next");
+      if (const std::string end = "; " + out.next; !out.next.empty() && out.message.ends_with(end))
+        out.message.resize(out.message.size() - end.size());
     }
     return out;
   }
   return {ErrorCode::kEngineAnswer,
-          fmt::format("the engine answered with HTTP {}: {}", status, body.substr(0, kShownMax)),
+          fmt::format("what answers there is no duck-engine: HTTP {} with {}", status, first_line(body)),
           {},
           "is this the port of duck-engine?",
           {}};

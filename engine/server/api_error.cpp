@@ -53,10 +53,11 @@ ApiError to_api_error(const Error& error) {
   out.code = error.code == ErrorCode::kContextLength ? "context_length_exceeded"
              : error.code == ErrorCode::kQueueFull   ? "queue_full"
                                                      : out.ductl_code;
-  // Each thing is said once: clients of OpenAI's show only the message, ours shows the three parts.
+  // Clients of OpenAI's show only the message; ours takes the next step off its end again.
   out.message = error.message;
   if (out.status == 400) {
     out.param = error.place;
+    out.next = error.next;
     if (!error.next.empty()) out.message += "; " + error.next;
   } else {
     if (!error.place.empty()) out.message += " (" + error.place + ")";

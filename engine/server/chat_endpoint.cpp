@@ -24,18 +24,8 @@ std::uint64_t random_bits() {
 Expected<GenerateRequest> to_generate_request(const Generator& generator, const ChatRequest& chat) {
   auto prompt = generator.chat_format().render(chat.messages);
   if (!prompt) return tl::unexpected(prompt.error());
-  const int context = generator.context_length(), tokens = static_cast<int>(prompt->size());
-  if (tokens >= context) {
-    return fail(ErrorCode::kContextLength,
-                fmt::format("the prompt has {} tokens, the context holds {} with the answer", tokens, context), "messages",
-                "send fewer or shorter messages, or raise engine.context_length");
-  }
-  if (chat.output_tokens_max > context - tokens) {
-    return fail(ErrorCode::kContextLength,
-                fmt::format("the prompt has {} tokens and {} are asked for; the context holds {}", tokens, chat.output_tokens_max,
-                            context),
-                "max_tokens", fmt::format("ask for at most {}, or leave it out for as many as fit", context - tokens));
-  }
+  const auto fits = output_budget(generator.context(), static_cast<int>(prompt->size()), chat.output_tokens_max);
+  if (!fits) return tl::unexpected(fits.error());
   GenerateRequest out;
   out.prompt = std::move(*prompt);
   out.sampling = chat.sampling;

@@ -114,7 +114,7 @@ private:
             {"object", "model"},
             {"created", created_.load()},
             {"owned_by", "ductl"},
-            {"meta", {{"context_length", generator.context_length()}, {"chat_format", generator.chat_format().name()}}}};
+            {"meta", {{"context_length", generator.context().tokens}, {"chat_format", generator.chat_format().name()}}}};
   }
 
   void send_stats(const Generator& generator, http::Response& response) const {

@@ -49,7 +49,7 @@ public:
   [[nodiscard]] const Tokenizer& tokenizer() const override { return tools_.tokenizer; }
   [[nodiscard]] const ChatFormat& chat_format() const override { return chat_format_; }
   [[nodiscard]] std::string model_name() const override { return options_.model_name; }
-  [[nodiscard]] int context_length() const override { return options_.context_length; }
+  [[nodiscard]] ContextRoom context() const override { return {options_.context_length, tools_.config.max_position}; }
   [[nodiscard]] std::optional<Error> broken() const override {
     const std::lock_guard lock(broken_mutex_);
     return broken_;
@@ -80,8 +80,8 @@ Expected<int> SessionGenerator::check_request(const GenerateRequest& request) co
   }
   if (auto checked = check(request.sampling); !checked) return tl::unexpected(checked.error());
   const int prompt_tokens = static_cast<int>(request.prompt.size());
-  if (request.output_tokens_max > 0) return output_budget(options_.context_length, prompt_tokens, request.output_tokens_max);
-  auto room = output_budget(options_.context_length, prompt_tokens, 0);
+  if (request.output_tokens_max > 0) return output_budget(context(), prompt_tokens, request.output_tokens_max);
+  auto room = output_budget(context(), prompt_tokens, 0);
   if (room && options_.output_tokens_max > 0) return std::min(*room, options_.output_tokens_max);
   return room;
 }

@@ -6,6 +6,7 @@
 
 #include "engine/chat/chat_format.hpp"
 #include "engine/sampler.hpp"
+#include "engine/session/context_length.hpp"
 #include "engine/stats/generation_stats.hpp"
 
 #include <functional>
@@ -41,7 +42,7 @@ public:
   [[nodiscard]] virtual const Tokenizer& tokenizer() const = 0;
   [[nodiscard]] virtual const ChatFormat& chat_format() const = 0;
   [[nodiscard]] virtual std::string model_name() const = 0;
-  [[nodiscard]] virtual int context_length() const = 0;
+  [[nodiscard]] virtual ContextRoom context() const = 0;
   // Set once a duck has died: generate() then fails at once with this error.
   [[nodiscard]] virtual std::optional<Error> broken() const = 0;
 };

@@ -37,7 +37,7 @@ public:
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   const ChatFormat& chat_format() const override { return *chat_format_; }
   std::string model_name() const override { return "org/fake"; }
-  int context_length() const override { return 512; }
+  ContextRoom context() const override { return {512, 1024}; }
   std::optional<Error> broken() const override {
     const std::lock_guard lock(broken_mutex_);
     return broken_;
