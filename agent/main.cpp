@@ -105,7 +105,9 @@ Expected<void> run(const AgentOptions& options, int signals) {
   const auto transport = open_udp_transport(udp);
   if (!transport) return tl::unexpected(transport.error());
   const auto store = make_slice_store(options.memory_limit_bytes);
-  const ExpertKernels& kernels = select_kernels();
+  const auto selected = select_kernels();
+  if (!selected) return tl::unexpected(selected.error());
+  const ExpertKernels& kernels = **selected;
   ExpertServer expert_server(**transport, *store, kernels);
   const int power_off = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   ControlServerOptions control;

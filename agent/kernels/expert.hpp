@@ -4,6 +4,8 @@
 // scalar table give the same bits for every input, batch size and token position.
 #pragma once
 
+#include "inventory/error.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -36,7 +38,8 @@ struct ExpertKernels {
 
 [[nodiscard]] const ExpertKernels& scalar_kernels();
 [[nodiscard]] const ExpertKernels& avx2_kernels(); // only where cpu_has_avx2()
-// $DUCTL_KERNELS = "scalar" or "avx2" forces one; else the best that this CPU has.
-[[nodiscard]] const ExpertKernels& select_kernels();
+// $DUCTL_KERNELS = "scalar" or "avx2" forces one (kUsage for another name, and for what this CPU lacks); else the best that this
+// CPU has. Never null.
+[[nodiscard]] Expected<const ExpertKernels*> select_kernels();
 
 } // namespace ductl::agent

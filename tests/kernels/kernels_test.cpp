@@ -274,11 +274,16 @@ TEST(Guard, saturates_and_adds_in_any_order) {
 
 TEST(Select, the_environment_can_force_the_scalar_table) {
   ASSERT_EQ(setenv("DUCTL_KERNELS", "scalar", 1), 0);
-  EXPECT_STREQ(select_kernels().name, "scalar");
+  EXPECT_STREQ(select_kernels().value()->name, "scalar");
   ASSERT_EQ(setenv("DUCTL_KERNELS", "avx2", 1), 0);
-  EXPECT_STREQ(select_kernels().name, cpu_has_avx2() ? "avx2" : "scalar");
+  if (cpu_has_avx2())
+    EXPECT_STREQ(select_kernels().value()->name, "avx2");
+  else
+    EXPECT_EQ(select_kernels().error().code, ErrorCode::kUsage); // not another table without a word
+  ASSERT_EQ(setenv("DUCTL_KERNELS", "sse", 1), 0);
+  EXPECT_EQ(select_kernels().error().code, ErrorCode::kUsage);
   ASSERT_EQ(unsetenv("DUCTL_KERNELS"), 0);
-  EXPECT_STREQ(select_kernels().name, cpu_has_avx2() ? "avx2" : "scalar");
+  EXPECT_STREQ(select_kernels().value()->name, cpu_has_avx2() ? "avx2" : "scalar");
 }
 
 } // namespace

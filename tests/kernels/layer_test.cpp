@@ -56,8 +56,8 @@ public:
     std::int32_t* sums = y.data();
     for (const int i : which) {
       const float factor = slice_guard_factor(slice_at(i), shape_.hidden, scale.data());
-      select_kernels().slice_forward({slice_at(i), shape_.hidden, 1, &x, &weight_[static_cast<std::size_t>(i)], scale.data(),
-                                      factor, &sums, &guard, scratch.get()});
+      select_kernels().value()->slice_forward({slice_at(i), shape_.hidden, 1, &x, &weight_[static_cast<std::size_t>(i)],
+                                               scale.data(), factor, &sums, &guard, scratch.get()});
     }
   }
 

@@ -93,7 +93,7 @@ InProcessFlock::InProcessFlock(const weights::Checkpoint& checkpoint, const InPr
     Duck& duck = impl_->ducks[i];
     must(duck.store->activate(impl_->placement.epoch, impl_->placement.slices_of(i)));
     duck.transport = must(agent::open_udp_transport({.bind = {kLoopback, 0}}));
-    duck.server = std::make_unique<agent::ExpertServer>(*duck.transport, *duck.store, agent::select_kernels());
+    duck.server = std::make_unique<agent::ExpertServer>(*duck.transport, *duck.store, *agent::select_kernels().value());
     duck.server->set_session({.tag = kSessionTag,
                               .epoch = impl_->placement.epoch,
                               .duck = static_cast<std::uint16_t>(i),
