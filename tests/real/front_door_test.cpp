@@ -49,6 +49,15 @@ TEST_F(FrontDoor, APromptMayLookLikeAnOption) {
   EXPECT_FALSE(result.out.empty());
 }
 
+TEST_F(FrontDoor, ASingleWordWithADashIsASlipUnlessItStandsAfterTwo) {
+  LocalFlock flock({.model = kModel, .ducks = 2});
+  const ProgramResult slip = up(flock, {"--foo"});
+  EXPECT_EQ(slip.status, 1);
+  EXPECT_THAT(slip.err, HasSubstr("./up -- \"--foo\""));
+  EXPECT_THAT(flock.processes(), IsEmpty());
+  EXPECT_EQ(up(flock, {"--", "-v"}).status, 0);
+}
+
 TEST_F(FrontDoor, AMistypedInventoryIsNamedAndNothingElseIsRaised) {
   LocalFlock flock({.model = kModel, .ducks = 1});
   ProgramOptions options = flock.options(60s);
