@@ -88,7 +88,7 @@ private:
       const std::string_view theirs = head.header("x-ductl-protocol");
       admission.status = 409;
       admission.body = error_text({ErrorCode::kAgentVersion,
-                                   fmt::format("agent {} speaks control protocol {}, the request {}", kVersion, kControlProtocol,
+                                   fmt::format("agent {} speaks control protocol {}, the request {}", kBuild, kControlProtocol,
                                                theirs.empty() ? "none" : theirs),
                                    options_.name, "run the same version of ductl on the host and on the ducks"});
     }
@@ -133,7 +133,7 @@ private:
     hello.protocol = kControlProtocol;
     hello.name = options_.name;
     hello.flock = options_.flock;
-    hello.version = kVersion;
+    hello.version = kBuild;
     hello.boot_id = options_.boot_id;
     hello.pid = ::getpid();
     hello.memory_bytes = std::min(memory.total_bytes, options_.memory_limit_bytes);

@@ -5,7 +5,12 @@
 #include "inventory/version.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <fmt/format.h>
+#include <vector>
 
 namespace {
 
@@ -37,6 +42,36 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, Comman
   return static_cast<int>(context.report(explain_parse_error(app, error)));
 }
 
+// A verb's own help lists only its own options.
+void point_to_global_options(CLI::App& app) {
+  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const std::string own = verb->get_footer();
+    verb->footer(own + (own.empty() ? "" : "\n") +
+                 "Global options stand here too: -i FILE, -o table|wide|json|jsonl, --no-color, --yes (`ductl --help`).");
+    point_to_global_options(*verb);
+  }
+}
+
+// What could not be written was not done, whatever else went well. Of a pipe that was closed (`| head`) nobody need be told.
+ExitCode written_whole(CommandContext& context, ExitCode code) {
+  const int fault = context.out.fault();
+  if (fault == 0 || code != ExitCode::Ok) return code;
+  if (fault == EPIPE) return ExitCode::Failed;
+  return context.report({ErrorCode::kOutput,
+                         fmt::format("the output could not be written whole: {}", std::strerror(fault)),
+                         "stdout",
+                         "is there room where it goes to?",
+                         {}});
+}
+
+// `ductl help up` is `ductl up --help`.
+std::vector<std::string> with_help_as_option(std::vector<std::string> words) {
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -53,8 +88,11 @@ int main(int argc, char** argv) {
   add_global_options(app, options);
   add_all_commands(app, context);
   app.footer(kFooter); // after the verbs, which would inherit it
+  point_to_global_options(app);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = with_help_as_option({argv + 1, argv + argc});
+    std::reverse(words.begin(), words.end()); // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     // The options before the fault hold for its report, but a wrong -o is no format.
     if (options.output != "json" && options.output != "jsonl") options.output = "table";
@@ -62,5 +100,5 @@ int main(int argc, char** argv) {
     return report_parse_error(app, error, context);
   }
   apply_global_options(options, context);
-  return static_cast<int>(context.run());
+  return static_cast<int>(written_whole(context, context.run()));
 }

@@ -1,5 +1,6 @@
 // duck-engine: the inference server on the host, and a magnifying glass for models.
 #include "engine/commands/commands.hpp"
+#include "inventory/error_json.hpp"
 #include "inventory/version.hpp"
 
 #include <cstdio>
@@ -9,12 +10,13 @@
 
 namespace {
 
-using ductl::engine::Words;
+using namespace ductl;
+using engine::Words;
 
 struct Command {
   const char* group; // "" or "model"
   const char* name;
-  int (*run)(Words);
+  ductl::Expected<void> (*run)(Words);
 };
 constexpr Command kCommands[] = {
     {"", "serve", ductl::engine::run_serve},
@@ -30,7 +32,8 @@ constexpr const char* kHelp = R"(duck-engine: the inference server of a flock. P
 
   duck-engine serve --state DIR [--ready-fd N]
       Serves what DIR/serving.json says, until SIGTERM.
-  duck-engine check --model SOURCE --state DIR [--chat-format F] [--context N] [--api-address A] [--api-port P] [--ready-fd N]
+  duck-engine check --model SOURCE --state DIR [--chat-format F] [--context N] [--api-address A] [--api-port P] [--build B]
+      [--ready-fd N]
       What `serve` would refuse of that model and API, found before any duck runs: tensors of the host, tokenizer, chat
       format, context length, API keys of DIR, API port (0 = any).
   duck-engine model show PATH [-o json]
@@ -41,36 +44,48 @@ constexpr const char* kHelp = R"(duck-engine: the inference server of a flock. P
       PATH: a checkpoint's folder, or org/name in the Hugging Face hub cache.
       --no-ducks computes FFNs in process from unquantised weights; --state uses the flock of that state folder.
   duck-engine --version
+  duck-engine --json-errors COMMAND ...
+      An error is also a ductl/error/v1 document on stdout.
 )";
 
-int run(const std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "help") {
+constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 64;
+
+Expected<void> run(const std::vector<std::string>& words) {
+  if (words.empty()) return fail(ErrorCode::kUsage, "a command is missing", "", "`duck-engine --help` shows every command");
+  if (words[0] == "--help" || words[0] == "help") {
     fmt::print("{}", kHelp);
-    return words.empty() ? ductl::engine::kExitUsage : ductl::engine::kExitDone;
+    return {};
   }
   if (words[0] == "--version" || words[0] == "version") {
     fmt::print("duck-engine {} ({})\n", ductl::kVersion, ductl::kRevision);
-    return ductl::engine::kExitDone;
+    return {};
   }
   const bool model = words[0] == "model" && words.size() > 1;
   const std::string name = model ? words[1] : words[0];
   for (const Command& command : kCommands) {
     if (command.name == name && (*command.group != '\0') == model) return command.run(Words(words).subspan(model ? 2 : 1));
   }
-  return ductl::engine::report({ductl::ErrorCode::kUsage,
-                                fmt::format("command \"{}\" is not known", model ? "model " + name : name),
-                                "",
-                                "`duck-engine --help` shows every command",
-                                {}});
+  return fail(ErrorCode::kUsage, fmt::format("command \"{}\" is not known", model ? "model " + name : name), "",
+              "`duck-engine --help` shows every command");
+}
+
+Expected<void> run_caught(const std::vector<std::string>& words) {
+  try {
+    return run(words);
+  } catch (const std::exception& e) { // no memory, or a fault of ours: never silent
+    return fail(ErrorCode::kInternal, e.what(), "", "this is a fault in duck-engine; please report it");
+  }
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run({argv + 1, argv + argc});
-  } catch (const std::exception& e) { // no memory, or a fault of ours: never silent
-    return ductl::engine::report(
-        {ductl::ErrorCode::kInternal, e.what(), "", "this is a fault in duck-engine; please report it", {}});
-  }
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool json_errors = !words.empty() && words.front() == "--json-errors";
+  if (json_errors) words.erase(words.begin());
+  const Expected<void> done = run_caught(words);
+  if (done) return kExitDone;
+  fmt::print(stderr, "{}\n", done.error().text());
+  if (json_errors) fmt::print("{}\n", ductl::errors_text({&done.error(), 1}));
+  return done.error().code == ErrorCode::kUsage ? kExitUsage : kExitFailed;
 }

@@ -46,6 +46,7 @@ enum class ErrorCode : int {
   kNotConfirmed = 504,
   kEngineUnreachable = 505, // no duck-engine answers, or it is not ready
   kEngineAnswer = 506,      // an answer that ended in an error, or is not what the API promises
+  kOutput = 507,            // stdout or a file that was asked for cannot be written
   // 06xx netboot and its HTTP server
   kHttpServer = 600,
   // 09xx

@@ -48,6 +48,12 @@ std::string window_text(const Mark& mark, std::string_view label) {
   return out;
 }
 
+std::string window_label(std::string_view window) {
+  const std::size_t carets = window.find_last_of('^'), line = window.find_last_of('\n');
+  if (carets == std::string_view::npos || line == std::string_view::npos || carets < line) return {};
+  return std::string(window.substr(std::min(window.size(), carets + 2)));
+}
+
 void FaultLog::add(ErrorCode code, const Mark& mark, std::string message, std::string_view label, std::string next) {
   if (entries_.size() >= kFaultsMax) {
     ++left_out_;

@@ -38,5 +38,7 @@ private:
 
 // "   |\n41 | mac = ...\n   |       ^^^ label"; long lines are cut around the mark, control characters replaced.
 [[nodiscard]] std::string window_text(const Mark& mark, std::string_view label);
+// "label" of such a text; "" where there is none.
+[[nodiscard]] std::string window_label(std::string_view window);
 
 } // namespace ductl::inventory

@@ -1,5 +1,8 @@
 #include "agent/client/state_folder.hpp"
 
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/stat.h>
@@ -28,6 +31,18 @@ std::filesystem::path xdg_folder(const char* variable, const char* under_home) {
 StateFolder state_folder(const std::string& flock) { return {xdg_folder("XDG_STATE_HOME", ".local/state") / "ductl" / flock}; }
 
 std::filesystem::path cache_folder() { return xdg_folder("XDG_CACHE_HOME", ".cache") / "ductl"; }
+
+Expected<void> check_state_folder(const StateFolder& folder) {
+  for (const auto& path : {folder.root, folder.root / "run"}) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int cause = fd < 0 ? errno : 0;
+    if (fd >= 0) ::close(fd);
+    if (cause != 0 && cause != ENOENT)
+      return fail(ErrorCode::kState, fmt::format("the state folder cannot be looked into: {}", std::strerror(cause)), path,
+                  "make it readable for you, or set XDG_STATE_HOME to a folder that is");
+  }
+  return {};
+}
 
 Expected<void> make_state_folder(const StateFolder& folder) {
   for (const auto& path : {folder.root, folder.root / "log", folder.root / "run"}) {

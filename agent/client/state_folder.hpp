@@ -19,8 +19,10 @@ struct StateFolder {
   [[nodiscard]] std::filesystem::path run(const std::string& process) const { return root / "run" / (process + ".json"); }
 };
 
-[[nodiscard]] StateFolder state_folder(const std::string& flock);          // by environment; makes nothing
-[[nodiscard]] std::filesystem::path cache_folder();                        // $XDG_CACHE_HOME/ductl
+[[nodiscard]] StateFolder state_folder(const std::string& flock); // by environment; makes nothing
+[[nodiscard]] std::filesystem::path cache_folder();               // $XDG_CACHE_HOME/ductl
+// kState when it is there, or could be, but cannot be looked into: what runs would go unseen. A folder that is not there is fine.
+[[nodiscard]] Expected<void> check_state_folder(const StateFolder& folder);
 [[nodiscard]] Expected<void> make_state_folder(const StateFolder& folder); // root, log, run; mode 0700
 
 } // namespace ductl::agent

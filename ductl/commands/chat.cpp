@@ -24,7 +24,8 @@ bool answer_message(CommandContext& context, const EngineAddress& engine, ChatSe
     context.out.write(context.out.is_terminal ? view::printable_lines(text) : std::string(text));
     line_open = text.back() != '\n';
   };
-  const auto answer = ask_engine(engine, session.request(message), on_text, [] { return InterruptWatch::signal() != 0; });
+  const auto stop = [&] { return InterruptWatch::signal() != 0 || context.out.fault() != 0; };
+  const auto answer = ask_engine(engine, session.request(message), on_text, stop);
   if (line_open) context.out.write("\n");
   if (!answer) {
     context.report(answer.error());
@@ -86,6 +87,7 @@ ExitCode run_chat(CommandContext& context, const AskOptions& options) {
     if (const int signal = InterruptWatch::signal(); signal != 0 && (signal != SIGINT || !interactive)) {
       return InterruptWatch::exit_code();
     }
+    if (context.out.fault() != 0) return ExitCode::Failed; // nobody reads what is answered
     if (event == LineEvent::Interrupted) context.err.write("\n");
     InterruptWatch::clear();
     if (!more) {
@@ -105,6 +107,7 @@ void add_chat(CLI::App& app, CommandContext& context) {
   add_ask_options(*verb, *options);
   verb->footer(
       "While it answers, Ctrl-C stops the answer. /reset begins anew, /stats shows the last answer's cost, Ctrl-D ends.\n"
+      "There is no JSON output: `ductl run` has.\n"
       "Without a terminal every line of stdin is a message, and stdout carries only the answers.\n"
       "Examples:\n  ductl chat\n  ductl chat --temperature 0.7 --system \"You are a patient teacher.\"");
   verb->callback([&context, options] { context.choose([&context, options] { return run_chat(context, *options); }); });

@@ -1,5 +1,7 @@
 #include "ductl/commands/chat_session.hpp"
 
+#include "ductl/view/format.hpp"
+
 #include <fmt/format.h>
 
 namespace ductl::commands {
@@ -49,8 +51,9 @@ void ChatSession::take(const std::string& message, const Answer& answer) {
 
 std::string ChatSession::stats_text() const {
   if (last_stats_.empty()) return "no answer has been counted yet";
-  return fmt::format("last answer: {}\nthis chat: {} answer{}, {} tokens written", last_stats_, answers_,
-                     answers_ == 1 ? "" : "s", output_tokens_);
+  return fmt::format("last answer: {}\nthis chat: {}, {} written", last_stats_,
+                     view::plural(static_cast<std::uint64_t>(answers_), "answer"),
+                     view::plural(static_cast<std::uint64_t>(output_tokens_), "token"));
 }
 
 } // namespace ductl::commands

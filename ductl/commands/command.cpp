@@ -1,7 +1,9 @@
 #include "ductl/commands/command.hpp"
 
 #include "ductl/view/error_view.hpp"
+#include "ductl/view/format.hpp"
 #include "ductl/view/style.hpp"
+#include "inventory/error_json.hpp"
 
 #include <cstdlib>
 #include <fmt/format.h>
@@ -19,6 +21,15 @@ std::optional<std::string> environment(const char* name) {
 bool file_exists(const std::filesystem::path& file) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(file, ignored);
+}
+
+// For a shell.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:@%,=";
+  if (word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 } // namespace
@@ -41,6 +52,25 @@ Expected<InventoryChoice> CommandContext::inventory_choice() const {
   return choose_inventory(inventory_option, environment, file_exists);
 }
 
+std::string CommandContext::command_text(std::string_view verb) const {
+  return inventory_option.empty() ? fmt::format("ductl {}", verb) : fmt::format("ductl -i {} {}", quoted(inventory_option), verb);
+}
+
+std::string CommandContext::with_inventory(std::string text) const {
+  constexpr std::string_view kCommand = "`ductl ";
+  const std::string replacement = "`" + command_text("");
+  for (std::size_t at = text.find(kCommand); at != std::string::npos; at = text.find(kCommand, at + replacement.size())) {
+    if (text.compare(at + kCommand.size(), 1, "-") != 0)
+      text.replace(at, kCommand.size(), replacement); // `ductl --help` needs none
+  }
+  return text;
+}
+
+Error CommandContext::with_inventory(Error error) const {
+  error.next = with_inventory(std::move(error.next));
+  return error;
+}
+
 const inventory::Flock* CommandContext::flock() {
   if (flock_) return &*flock_;
   const auto choice = inventory_choice();
@@ -58,16 +88,17 @@ const inventory::Flock* CommandContext::flock() {
   return &*flock_;
 }
 
-ExitCode CommandContext::report(const Error& error) {
+ExitCode CommandContext::report(const Error& plain) {
+  const Error error = with_inventory(plain);
   err.write(view::error_text(error, err.colour));
-  if (wants_json()) write_json(view::errors_document({&error, 1}));
+  if (wants_json()) write_json(errors_document({&error, 1}));
   return exit_code(error.code);
 }
 
 ExitCode CommandContext::report(const inventory::Faults& faults) {
   for (const Error& error : faults.errors) err.write(view::error_text(error, err.colour) + "\n");
-  say(fmt::format("{} fault{} found", faults.errors.size(), faults.errors.size() == 1 ? "" : "s"));
-  if (wants_json()) write_json(view::errors_document(faults.errors));
+  say(view::plural(faults.errors.size(), "fault") + " found");
+  if (wants_json()) write_json(errors_document(faults.errors));
   return ExitCode::Usage;
 }
 

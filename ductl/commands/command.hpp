@@ -46,7 +46,8 @@ enum class ExitCode : int { // docs/operations.md; scripts depend on them
 enum class OutputFormat { Table, Wide, Json, Jsonl };
 
 struct Stream {
-  std::function<void(std::string_view)> write;
+  std::function<void(std::string_view)> write;   // drops what cannot be written
+  std::function<int()> fault = [] { return 0; }; // errno of the first write that failed; EPIPE: nobody reads any more
   bool is_terminal = false;
   bool colour = false; // decided for this stream alone: TTY, NO_COLOR, TERM=dumb, --no-color
   int columns = 80;    // of the terminal; 80 off a terminal
@@ -77,6 +78,12 @@ public:
   // Called by a verb's callback: what to run after parsing.
   void choose(std::function<ExitCode()> action) { action_ = std::move(action); }
   [[nodiscard]] ExitCode run(); // the chosen action; 64 when there is none
+
+  // How a verb's command line begins for the inventory in use: "ductl chat", "ductl -i home.toml chat".
+  [[nodiscard]] std::string command_text(std::string_view verb) const;
+  // The error with the same done to every `ductl ...` that its next step names.
+  [[nodiscard]] Error with_inventory(Error error) const;
+  [[nodiscard]] std::string with_inventory(std::string text) const;
 
   // The inventory, loaded at the first call and named on stderr then. Null when there is none or it is faulty: all of it has been
   // reported by then, and the command returns ExitCode::Usage.

@@ -4,6 +4,7 @@
 #include "ductl/commands/interrupt.hpp"
 #include "ductl/commands/walk_view.hpp"
 #include "ductl/reconcile/raise.hpp"
+#include "ductl/view/format.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -22,8 +23,8 @@ void write_result(CommandContext& context, const std::string& flock, int actions
   } else if (actions == 0) {
     context.out.write(fmt::format("Nothing to do: nothing of flock {} runs.\n", flock));
   } else if (!dry_run) {
-    context.out.write(
-        fmt::format("Stopped: {} of flock {}.\n", actions == 1 ? "1 process" : fmt::format("{} processes", actions), flock));
+    context.out.write(fmt::format("Stopped: {} of flock {}.\n",
+                                  view::plural(static_cast<std::uint64_t>(actions), "process", "processes"), flock));
   }
 }
 
@@ -31,6 +32,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   const inventory::Flock* inventory = context.flock();
   if (inventory == nullptr) return ExitCode::Usage;
   reconcile::LocalFlock flock(*inventory, agent::state_folder(inventory->name));
+  if (const auto ok = agent::check_state_folder(flock.state()); !ok) return context.report(ok.error());
   const reconcile::Desired desired = reconcile::remembered_state(*inventory, flock.state(), reconcile::Goal::Down);
   const reconcile::Plan plan = reconcile::plan_actions(desired, flock.hands().observe(desired));
   for (const reconcile::Action& action : plan.actions) context.err.write(action_text(action) + "\n");
@@ -43,7 +45,10 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   if (count > 0 && context.input_is_terminal && context.err.is_terminal) {
     const auto confirmed =
         context.confirm(fmt::format("stop {} of flock {}", count == 1 ? "this process" : "these processes", inventory->name));
-    if (!confirmed) return context.report(confirmed.error());
+    if (!confirmed) {
+      context.say("not confirmed: nothing was stopped");
+      return ExitCode::Failed;
+    }
   }
   const InterruptWatch interrupts;
   WalkView view(context);

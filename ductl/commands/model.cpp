@@ -21,20 +21,23 @@ struct ModelOptions {
   int threads = 0; // 0 = one a core
   bool no_ducks = false, no_special = false, all = false;
   std::string ids, text, hidden, index_keys, host_ffn;
+  std::string flock_file = {}; // of the flock that it is shown on; "" = none
 };
 
 // What duck-engine understands (engine/main.cpp), without the place of the ducks.
 std::vector<std::string> engine_arguments(const CommandContext& context, const ModelOptions& options) {
-  std::vector<std::string> words{"model", options.verb, options.path};
+  std::vector<std::string> words;
+  if (context.wants_json()) words.emplace_back("--json-errors");
+  words.insert(words.end(), {"model", options.verb, options.path});
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {name, value});
   };
-  add("--ids", options.ids);
+  if (options.verb == "logits") words.insert(words.end(), {"--ids", options.ids}); // also an empty one, to be refused as such
   add("--text", options.text);
   add("--hidden", options.hidden);
   add("--index-keys", options.index_keys);
   add("--host-ffn", options.host_ffn);
-  if (options.verb == "show") add("--flock", context.inventory_option);
+  if (options.verb == "show") add("--flock", options.flock_file);
   if (options.threads > 0) add("--threads", std::to_string(options.threads));
   if (options.all) words.emplace_back("--all");
   if (options.no_special) words.emplace_back("--no-special");
@@ -77,7 +80,11 @@ ExitCode run_with_ducks(CommandContext& context, const ModelOptions& options) {
   return code;
 }
 
-ExitCode run_model(CommandContext& context, const ModelOptions& options) {
+ExitCode run_model(CommandContext& context, ModelOptions options) {
+  if (options.verb == "show" && !context.inventory_option.empty()) { // every fault of the file is told here
+    if (context.flock() == nullptr) return ExitCode::Usage;
+    options.flock_file = context.inventory_option;
+  }
   const InterruptWatch interrupts(SecondSignal::Ignored); // the temporary flock goes down, however often somebody presses Ctrl-C
   if (options.ducks > 0) return run_with_ducks(context, options);
   std::vector<std::string> arguments = engine_arguments(context, options);
@@ -86,8 +93,9 @@ ExitCode run_model(CommandContext& context, const ModelOptions& options) {
 }
 
 CLI::App* add_verb(CLI::App& model, CommandContext& context, const std::shared_ptr<ModelOptions>& options, const char* name,
-                   const char* description) {
+                   const char* description, const char* examples) {
   CLI::App* verb = model.add_subcommand(name, description);
+  verb->footer(std::string("Examples:\n") + examples);
   verb->add_option("PATH", options->path, "A checkpoint's folder, or org/name in the Hugging Face cache")->required();
   verb->callback([&context, options, name] {
     options->verb = name;
@@ -116,23 +124,35 @@ void add_ducks(CLI::App& verb, const std::shared_ptr<ModelOptions>& options) {
 void add_model(CLI::App& app, CommandContext& context) {
   CLI::App* model = app.add_subcommand("model", "Look into a model: sizes, tokens, logits, perplexity");
   model->require_subcommand(1);
-  model->footer("Examples:\n  ductl model show build/models/smollm2-135m-instruct\n"
-                "  ductl model show deepseek-ai/DeepSeek-V3.2 -i inventory/home.toml\n"
-                "  echo '{\"text\": \"Hello\"}' | ductl model tokenize PATH\n"
-                "  ductl model logits PATH --ids 1,2,3 --ducks 4\n  ductl model perplexity PATH --text book.txt --no-ducks\n"
-                "--ducks N raises a flock of its own for this one command and leaves nothing of it behind.");
+  model->footer("`ductl model VERB --help` shows options and examples.");
   const auto options = std::make_shared<ModelOptions>();
-  CLI::App* show = add_verb(*model, context, options, "show", "Family, sizes and memory; with -i, whether it fits that flock");
+  CLI::App* show = add_verb(*model, context, options, "show", "Family, sizes and memory; with -i, whether it fits that flock",
+                            "  ductl model show weights/duckling\n"
+                            "  ductl model show deepseek-ai/DeepSeek-V3.2 -i inventory/home.toml\n"
+                            "A folder with config.json alone will do.");
   show->add_option("--host-ffn", options->host_ffn, "Which FFNs to count on the host: none (as the engine runs), or dense,shared")
-      ->check(CLI::IsMember({"none", "dense,shared"}));
-  CLI::App* tokenize = add_verb(*model, context, options, "tokenize", R"(JSON lines {"text": ...} on stdin -> {"ids": [...]})");
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            const bool known = text == "none" || text == "dense,shared";
+            return known ? std::string() : fmt::format("\"{}\" is neither none nor dense,shared", text);
+          },
+          "", "none or dense,shared"));
+  CLI::App* tokenize = add_verb(*model, context, options, "tokenize", R"(JSON lines {"text": ...} on stdin -> {"ids": [...]})",
+                                "  echo '{\"text\": \"Hello\"}' | ductl model tokenize weights/duckling");
   tokenize->add_flag("--no-special", options->no_special, "Text never yields an added token");
-  add_verb(*model, context, options, "detokenize", R"(JSON lines {"ids": [...]} on stdin -> {"text": ...})");
-  CLI::App* logits = add_verb(*model, context, options, "logits", "Logits of given tokens");
+  add_verb(*model, context, options, "detokenize", R"(JSON lines {"ids": [...]} on stdin -> {"text": ...})",
+           "  echo '{\"ids\": [72, 105]}' | ductl model detokenize weights/duckling");
+  CLI::App* logits = add_verb(*model, context, options, "logits", "Logits of given tokens",
+                              "  ductl model logits weights/duckling --ids 1,2,3\n"
+                              "  ductl model logits weights/duckling --ids 1,2,3 --all --ducks 4\n"
+                              "--ducks N raises a flock of its own for this one command and leaves nothing of it behind.");
   logits->add_option("--ids", options->ids, "Token ids, taken as they are")->type_name("1,2,3")->required();
   logits->add_flag("--all", options->all, "Of every position, not of the last one only");
   add_ducks(*logits, options);
-  CLI::App* perplexity = add_verb(*model, context, options, "perplexity", "Perplexity on a text, in windows of 1,024 tokens");
+  CLI::App* perplexity = add_verb(*model, context, options, "perplexity", "Perplexity on a text, in windows of 1,024 tokens",
+                                  "  ductl model perplexity weights/duckling --text book.txt\n"
+                                  "  ductl model perplexity weights/duckling --text book.txt --ducks 4 --hidden bf16\n"
+                                  "--ducks N raises a flock of its own for this one command and leaves nothing of it behind.");
   perplexity->add_option("--text", options->text, "A UTF-8 file")->type_name("FILE")->required()->check(CLI::ExistingFile);
   add_ducks(*perplexity, options);
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <poll.h>
 #include <string_view>
 #include <sys/ioctl.h>
@@ -15,8 +16,8 @@ namespace {
 const std::map<std::string, OutputFormat> kFormats{
     {"table", OutputFormat::Table}, {"wide", OutputFormat::Wide}, {"json", OutputFormat::Json}, {"jsonl", OutputFormat::Jsonl}};
 
-// Whole, or not at all: a reader that went away (a closed pipe) must not stop what the command does.
-void write_all(int descriptor, std::string_view text) {
+// Whole, or up to the error that is returned (errno).
+int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -25,9 +26,10 @@ void write_all(int descriptor, std::string_view text) {
       ::poll(&room, 1, -1);
       continue;
     }
-    if (written <= 0) return;
+    if (written < 0) return errno;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return 0;
 }
 
 int columns_of(int descriptor) {
@@ -43,7 +45,12 @@ Stream open_stream(int descriptor, bool no_color_option) {
   const StreamFacts facts{::isatty(descriptor) == 1, no_color != nullptr && *no_color != '\0',
                           term != nullptr && std::string_view(term) == "dumb"};
   Stream stream;
-  stream.write = [descriptor](std::string_view text) { write_all(descriptor, text); };
+  // A reader that went away does not stop `up`; who must stop asks for the fault.
+  const auto fault = std::make_shared<int>(0);
+  stream.write = [descriptor, fault](std::string_view text) {
+    if (*fault == 0) *fault = write_all(descriptor, text);
+  };
+  stream.fault = [fault] { return *fault; };
   stream.is_terminal = facts.is_terminal && !facts.dumb_terminal; // no live lines on a dumb one
   stream.colour = use_colour(facts, no_color_option);
   stream.columns = columns_of(descriptor);

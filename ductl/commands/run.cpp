@@ -24,12 +24,12 @@ struct RunOptions {
   std::string csv_file;
 };
 
-Expected<void> write_csv(const std::string& file, const std::string& csv) {
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
+Expected<void> write_csv(const std::string& file, const std::string& csv, std::ios::openmode mode) {
+  std::ofstream stream(file, std::ios::binary | mode);
   stream << csv;
   stream.close();
   if (!stream)
-    return fail(ErrorCode::kState, "the token times cannot be written", file, "is the folder there, and may you write to it?");
+    return fail(ErrorCode::kOutput, "the token times cannot be written", file, "is the folder there, and may you write to it?");
   return {};
 }
 
@@ -55,6 +55,10 @@ ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
   request.sampling = options.ask.sampling;
   request.token_times = !options.csv_file.empty();
 
+  if (request.token_times) { // before a minute's answer is computed for it; what the file holds stays until then
+    if (const auto writable = write_csv(options.csv_file, "", std::ios::app); !writable) return context.report(writable.error());
+  }
+
   const InterruptWatch watch;
   bool line_open = false; // text stands on stdout without its newline
   const auto on_text = [&](std::string_view text) {
@@ -62,18 +66,20 @@ ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
     context.out.write(context.out.is_terminal ? view::printable_lines(text) : std::string(text));
     line_open = true;
   };
-  const auto answer = ask_engine(engine_address(*flock), request, on_text, [] { return InterruptWatch::signal() != 0; });
+  const auto stop = [&] { return InterruptWatch::signal() != 0 || context.out.fault() != 0; };
+  const auto answer = ask_engine(engine_address(*flock), request, on_text, stop);
   if (line_open) context.out.write("\n");
   if (!answer) return context.report(answer.error());
   if (answer->stopped) {
-    context.say("stopped");
-    return InterruptWatch::signal() != 0 ? InterruptWatch::exit_code() : ExitCode::Interrupted;
+    context.say(InterruptWatch::signal() != 0 ? "stopped" : "stopped: stdout takes no more");
+    return InterruptWatch::signal() != 0 ? InterruptWatch::exit_code() : ExitCode::Failed;
   }
   if (!answer->stats_line.empty()) context.say(view::printable(answer->stats_line));
   if (answer->finish_reason == "length")
     context.say("the answer was cut at the longest length allowed (--max-tokens, or the context)");
   if (!options.csv_file.empty()) {
-    if (const auto written = write_csv(options.csv_file, answer->token_csv); !written) return context.report(written.error());
+    if (const auto written = write_csv(options.csv_file, answer->token_csv, std::ios::trunc); !written)
+      return context.report(written.error());
   }
   if (answer->text.empty())
     return context.report(

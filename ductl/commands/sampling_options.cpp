@@ -20,12 +20,21 @@ CLI::Validator from_to(double low, double high) {
   return {check, limits};
 }
 
+CLI::Validator at_least_one() {
+  const auto check = [](std::string& text) {
+    int value = 0;
+    const bool good = CLI::detail::lexical_cast(text, value) && value >= 1;
+    return good ? std::string() : text + " is no number of tokens: it must be 1 or more";
+  };
+  return {check, ""};
+}
+
 } // namespace
 
 void add_ask_options(CLI::App& verb, AskOptions& options) {
   ChatSampling& sampling = options.sampling;
   verb.add_option("--system", options.system, "What the model should be and do")->type_name("TEXT");
-  verb.add_option("--max-tokens", sampling.tokens_max, "Longest answer")->check(CLI::PositiveNumber)->type_name("N");
+  verb.add_option("--max-tokens", sampling.tokens_max, "Longest answer")->check(at_least_one())->type_name("N");
   const char* group = "Sampling (without any of these the likeliest token is taken every time)";
   verb.add_option("--temperature", sampling.temperature, "0 = always the likeliest token; 1 = as the model says")
       ->check(from_to(0, kTemperatureMax))

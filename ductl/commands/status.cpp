@@ -104,6 +104,9 @@ ordered_json status_json(const inventory::Flock& inventory, const Seen& seen) {
   for (std::size_t i = 0; i < inventory.ducks.size(); ++i) {
     ducks.push_back(duck_json(inventory.ducks[i], seen.desired.ducks[i].slices, seen.observed.ducks[i], seen.diagnosis.ducks[i]));
   }
+  ordered_json leavers = ordered_json::array();
+  for (const reconcile::ObservedLeaver& leaver : seen.observed.leavers)
+    leavers.push_back({{"name", leaver.name}, {"pid", leaver.pid}});
   const reconcile::ObservedEngine& engine = seen.observed.engine;
   return {{"schema", "ductl/status/v1"},
           {"serving", seen.diagnosis.serving},
@@ -116,7 +119,8 @@ ordered_json status_json(const inventory::Flock& inventory, const Seen& seen) {
            {{"running", engine.running},
             {"healthy", engine.healthy},
             {"pid", engine.running ? ordered_json(engine.pid) : ordered_json()},
-            {"api", text_or_null(seen.api)}}}};
+            {"api", text_or_null(seen.api)}}},
+          {"not_in_inventory", leavers}};
 }
 
 view::Style style_of(Stage stage) {
@@ -170,13 +174,19 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
   } else {
     text += fmt::format("Not serving: {}. Next: {}.\n", view::printable(diagnosis.reason), diagnosis.next);
   }
+  for (const reconcile::ObservedLeaver& leaver : seen.observed.leavers)
+    text += fmt::format("Duck {} runs (process {}) and is not in the inventory: {} stops it.\n", leaver.name, leaver.pid,
+                        context.with_inventory("`ductl up`"));
   return text;
 }
 
 ExitCode run_status(CommandContext& context) {
   const inventory::Flock* inventory = context.flock();
   if (inventory == nullptr) return ExitCode::Usage;
-  const Seen seen = look(*inventory);
+  if (const auto ok = agent::check_state_folder(agent::state_folder(inventory->name)); !ok) return context.report(ok.error());
+  Seen seen = look(*inventory);
+  seen.diagnosis.next = context.with_inventory(std::move(seen.diagnosis.next));
+  for (DuckDiagnosis& duck : seen.diagnosis.ducks) duck.next = context.with_inventory(std::move(duck.next));
   if (context.wants_json()) {
     context.write_json(status_json(*inventory, seen));
   } else {

@@ -38,9 +38,10 @@ void write_result(CommandContext& context, const inventory::Flock& flock, const 
     context.out.write(fmt::format("Nothing to do: {0}/{0} ducks match inventory.\n", ducks));
     return;
   }
-  context.out.write(fmt::format("Serving: {0}/{0} ducks, {1} actions, {2} sent, first token after {3}. Talk to it: ductl chat\n",
-                                ducks, report.actions, view::bytes_text(report.bytes_sent),
-                                view::duration_text(std::chrono::milliseconds(first_token_ms.value_or(0)))));
+  context.out.write(
+      fmt::format("Serving: {0}/{0} ducks, {1}, {2} sent, first token after {3}. Talk to it: {4}\n", ducks,
+                  view::plural(static_cast<std::uint64_t>(report.actions), "action"), view::bytes_text(report.bytes_sent),
+                  view::duration_text(std::chrono::milliseconds(first_token_ms.value_or(0))), context.command_text("chat")));
 }
 
 ExitCode run_up(CommandContext& context, const std::string& chat_format) {

@@ -2,7 +2,9 @@
 
 #include "ductl/commands/command.hpp"
 #include "ductl/view/error_view.hpp"
+#include "ductl/view/format.hpp"
 #include "ductl/view/style.hpp"
+#include "inventory/error_json.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -18,7 +20,7 @@ ordered_json document(const std::string& file, bool valid, std::span<const Error
   ordered_json out{{"schema", "ductl/validate/v1"}, {"file", file}, {"valid", valid}};
   for (const auto& [key, list] : {std::pair{"errors", errors}, std::pair{"notes", notes}}) {
     out[key] = ordered_json::array();
-    for (const Error& error : list) out[key].push_back(view::error_json(error));
+    for (const Error& error : list) out[key].push_back(error_json(error));
   }
   return out;
 }
@@ -35,7 +37,7 @@ ExitCode run_validate(CommandContext& context, const std::string& file_option) {
   if (!flock) {
     const std::vector<Error>& errors = flock.error().errors;
     for (const Error& error : errors) context.err.write(view::error_text(error, context.err.colour) + "\n");
-    context.say(fmt::format("{}: {} fault{}", file.string(), errors.size(), errors.size() == 1 ? "" : "s"));
+    context.say(fmt::format("{}: {}", file.string(), view::plural(errors.size(), "fault")));
     if (context.wants_json()) context.write_json(document(file.string(), false, errors, {}));
     return ExitCode::Usage;
   }
@@ -44,9 +46,8 @@ ExitCode run_validate(CommandContext& context, const std::string& file_option) {
     context.write_json(document(file.string(), true, {}, notes));
     return ExitCode::Ok;
   }
-  context.out.write(fmt::format("{}: flock \"{}\", {} duck{} on {} port{}: no faults\n", file.string(), flock->name,
-                                flock->ducks.size(), flock->ducks.size() == 1 ? "" : "s", flock->ports.size(),
-                                flock->ports.size() == 1 ? "" : "s"));
+  context.out.write(fmt::format("{}: flock \"{}\", {} on {}: no faults\n", file.string(), flock->name,
+                                view::plural(flock->ducks.size(), "duck"), view::plural(flock->ports.size(), "port")));
   for (const Error& note : notes)
     context.err.write(fmt::format("{}: {}, and `ductl up` refuses it; {}\n",
                                   view::paint("note", view::Style::Yellow, context.err.colour), note.message, note.next));

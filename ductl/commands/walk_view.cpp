@@ -3,6 +3,7 @@
 #include "ductl/commands/interrupt.hpp"
 #include "ductl/view/error_view.hpp"
 #include "ductl/view/format.hpp"
+#include "inventory/error_json.hpp"
 
 #include <algorithm>
 #include <array>
@@ -96,9 +97,11 @@ nlohmann::ordered_json action_json(const Action& action) {
           {"bytes", action.bytes}};
 }
 
-ExitCode report_errors(CommandContext& context, std::span<const Error> errors) {
+ExitCode report_errors(CommandContext& context, std::span<const Error> plain) {
+  std::vector<Error> errors;
+  for (const Error& error : plain) errors.push_back(context.with_inventory(error));
   for (std::size_t i = errors.size(); i > 0; --i) context.err.write(view::error_text(errors[i - 1], context.err.colour));
-  if (context.wants_json()) context.write_json(view::errors_document(errors));
+  if (context.wants_json()) context.write_json(errors_document(errors));
   const ExitCode code = exit_code(errors.front().code);
   return code == ExitCode::Interrupted && InterruptWatch::signal() != 0 ? InterruptWatch::exit_code() : code;
 }

@@ -2,16 +2,55 @@
 
 #include "ductl/power/launch.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace ductl::power {
 namespace {
 
 constexpr std::chrono::milliseconds kEndGrace{3000};
 
+// Why a socket cannot be bound there (errno), found by binding one; 0 = it can, or nobody can say.
+int bind_fault(inventory::Ipv4 address, int type, std::uint16_t port) {
+  const int fd = ::socket(AF_INET, type | SOCK_CLOEXEC, 0);
+  if (fd < 0) return 0;
+  const int yes = 1; // as the agent does for its listener: connections of a former one may linger
+  if (type == SOCK_STREAM) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(address);
+  name.sin_port = htons(port);
+  const int fault = ::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0 ? 0 : errno;
+  ::close(fd);
+  return fault;
+}
+
 class ProcessDriver final : public PowerDriver {
 public:
   explicit ProcessDriver(ProcessDriverOptions options) : options_(std::move(options)) {}
+
+  Expected<void> check(const inventory::Duck& duck, bool ports_held) override {
+    if (const int cause = bind_fault(duck.address, SOCK_DGRAM, 0); cause != 0) {
+      return fail(ErrorCode::kPower,
+                  fmt::format("duck {} cannot run at {}: {}", duck.name, inventory::to_string(duck.address),
+                              cause == EADDRNOTAVAIL ? "no interface of this machine has that address" : std::strerror(cause)),
+                  "duck " + duck.name, "correct its address in the inventory; a local duck's is usually one of 127.0.0.0/8");
+    }
+    if (ports_held) return {};
+    for (const auto& [type, port] :
+         {std::pair{SOCK_STREAM, options_.ports.control}, std::pair{SOCK_DGRAM, options_.ports.data}}) {
+      if (bind_fault(duck.address, type, port) != EADDRINUSE) continue;
+      return fail(ErrorCode::kAddressInUse,
+                  fmt::format("another program has {} port {} of {}", type == SOCK_STREAM ? "TCP" : "UDP", port,
+                              inventory::to_string(duck.address)),
+                  "duck " + duck.name, "stop that program, or change agent.control_port or agent.data_port in the inventory");
+    }
+    return {};
+  }
 
   Expected<void> on(const inventory::Duck& duck) override {
     const std::filesystem::path run_file = options_.state.run(duck.name);

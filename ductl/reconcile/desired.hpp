@@ -31,4 +31,9 @@ struct Desired {
   agent::Serving serving = {}; // ports of kernel-chosen agents are filled in when they are known
 };
 
+// Where the inventory wants a duck's data plane; 0 = wherever the kernel puts it.
+[[nodiscard]] inline std::uint16_t wanted_data_port(const Desired& desired, std::size_t number) {
+  return number < desired.serving.ducks.size() ? desired.serving.ducks[number].data_port : std::uint16_t{0};
+}
+
 } // namespace ductl::reconcile

@@ -48,6 +48,9 @@ DuckDiagnosis diagnose_answering(const Desired& desired, const Observed& observe
   if (!desired.version.empty() && hello.version != desired.version) {
     result.stage = Stage::Agent;
     result.reason = fmt::format("runs version {}, this is {}", hello.version, desired.version);
+  } else if (const std::uint16_t port = wanted_data_port(desired, number); port != 0 && hello.data_port != port) {
+    result.stage = Stage::Agent;
+    result.reason = fmt::format("has data port {}, the inventory says {}", hello.data_port, port);
   } else if (hello.slices_held == 0) {
     result.stage = Stage::Healthy;
     result.reason = "holds no slices";

@@ -2,6 +2,7 @@
 
 #include "ductl/power/launch.hpp"
 #include "ductl/reconcile/local_flock.hpp"
+#include "inventory/version.hpp"
 
 namespace ductl::reconcile {
 namespace {
@@ -22,7 +23,7 @@ Expected<void> check_engine(const FlockModel& model, const inventory::Flock& flo
                      .arguments = {"check", "--model", model.source, "--state", state.root.string(), "--chat-format",
                                    flock.model.chat_format, "--context", std::to_string(flock.engine.context_length),
                                    "--api-address", inventory::to_string(flock.engine.api_address), "--api-port",
-                                   std::to_string(port_is_ours ? 0 : flock.engine.api_port), "--ready-fd",
+                                   std::to_string(port_is_ours ? 0 : flock.engine.api_port), "--build", kBuild, "--ready-fd",
                                    std::to_string(power::kReadyDescriptor)},
                      .output = output});
   if (!launched) return tl::unexpected(launched.error());

@@ -121,7 +121,7 @@ Expected<void> save_changed_placement(const FlockModel& model, const agent::Stat
 Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Goal goal) {
   Desired desired{.goal = goal,
                   .flock = flock.name,
-                  .version = kVersion,
+                  .version = kBuild,
                   .model_id = model.manifest.model_id,
                   .ducks = {},
                   .serving = serving_of(flock)};
@@ -142,7 +142,7 @@ Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Go
 
 Desired remembered_state(const inventory::Flock& flock, const agent::StateFolder& state, Goal goal) {
   Desired desired{
-      .goal = goal, .flock = flock.name, .version = kVersion, .model_id = {}, .ducks = {}, .serving = serving_of(flock)};
+      .goal = goal, .flock = flock.name, .version = kBuild, .model_id = {}, .ducks = {}, .serving = serving_of(flock)};
   std::map<std::string, std::uint64_t> slices;
   if (const auto placement = weights::load_placement(state.placement())) {
     desired.model_id = placement->model_id;

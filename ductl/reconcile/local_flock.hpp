@@ -28,6 +28,8 @@ public:
   void on_interrupt(std::function<bool()> interrupted);
 
   [[nodiscard]] FlockHands& hands();
+  // What starting these ducks would fail with and can be known before; the first of them that has such a fault.
+  [[nodiscard]] Expected<void> check_starts(const Plan& plan) const;
   [[nodiscard]] const inventory::Flock& flock() const;
   [[nodiscard]] const agent::StateFolder& state() const;
 

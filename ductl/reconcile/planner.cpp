@@ -67,6 +67,9 @@ DuckPlan plan_answering(const Desired& desired, const Observed& observed, std::s
     return start(wanted, ActionKind::RestartAgent, fmt::format("runs version {}, wanted is {}", hello.version, desired.version));
   }
   if (duck.power.outdated) return start(wanted, ActionKind::RestartAgent, kRebuilt);
+  if (const std::uint16_t port = wanted_data_port(desired, number); port != 0 && hello.data_port != port) {
+    return start(wanted, ActionKind::RestartAgent, fmt::format("has data port {}, wanted is {}", hello.data_port, port));
+  }
   if (duck.fill_error) return {.fault = duck.fill_error};
   if (!duck.fill || duck.fill->empty()) return {};
   return {.actions = {Action{.kind = ActionKind::Fill,

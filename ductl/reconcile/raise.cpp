@@ -39,7 +39,7 @@ public:
     stage.stage = title(action.kind);
     stage.total = std::max(stage.total, 1);
     stage.detail = action.duck.empty() ? action.reason : action.duck;
-    show_(stage);
+    show(stage);
   }
 
   void fill(const std::string& duck, const agent::FillProgress& progress) {
@@ -50,24 +50,26 @@ public:
     for (const auto& [name, bytes] : filled_bytes_) stage.bytes += bytes;
     stage.bytes_total = std::max(stage.bytes_total, stage.bytes);
     stage.detail = duck;
-    show_(stage);
+    show(stage);
   }
 
   void end(const Action& action, const Expected<std::uint64_t>& result) {
     const std::lock_guard lock(mutex_);
+    if (!result && result.error().code == ErrorCode::kCancelled) return; // the interruption is told by whoever noticed it
     view::StageProgress& stage = stages_[title(action.kind)];
-    if (result) {
-      ++stage.done;
-      stage.detail.clear();
-      if (stage.done == stage.total) stage.state = view::StageState::Done;
-    } else {
-      stage.state = view::StageState::Failed;
-      stage.detail = action.duck;
-    }
+    if (stage.state == view::StageState::Failed) return;
+    stage.detail = result ? "" : action.duck;
+    stage.done += result ? 1 : 0;
+    if (!result || stage.done == stage.total) stage.state = result ? view::StageState::Done : view::StageState::Failed;
     show_(stage);
   }
 
 private:
+  // A stage ends with its first failure; what its other ducks still do is told by their errors, or by nothing.
+  void show(const view::StageProgress& stage) {
+    if (stage.state == view::StageState::Running) show_(stage);
+  }
+
   static const char* title(ActionKind kind) {
     switch (kind) {
     case ActionKind::StartAgent:
@@ -119,6 +121,7 @@ bool starts_engine(const Plan& plan) {
 // What the engine would refuse is refused while every duck, and an engine that runs, are still as they were.
 Expected<void> check_start(const LocalFlock& flock, const FlockModel& model, const WalkOptions& walk, const Plan& plan,
                            const Observed& observed) {
+  if (auto ok = flock.check_starts(plan); !ok) return ok;
   if (!starts_engine(plan)) return {};
   view::StageProgress stage{.stage = "checking", .total = 1, .detail = "model and API, as the engine will take them"};
   walk.on_stage(stage);
@@ -153,6 +156,7 @@ Expected<FlockModel> ready_model(const LocalFlock& flock, const WalkOptions& wal
 
 ReconcileReport raise_flock(LocalFlock& flock, const WalkOptions& walk) {
   if (auto ok = check_supported(flock.flock()); !ok) return failed(ok.error());
+  if (auto ok = agent::check_state_folder(flock.state()); !ok) return failed(ok.error());
   if (auto ok = flock.prepare(); !ok) return failed(ok.error());
   const auto lock = StateLock::take(flock.state());
   if (!lock) return failed(lock.error());
@@ -184,8 +188,9 @@ ReconcileReport raise_flock(LocalFlock& flock, const WalkOptions& walk) {
 
 ReconcileReport lower_flock(LocalFlock& flock, const WalkOptions& walk) {
   std::error_code error;
+  if (auto ok = agent::check_state_folder(flock.state()); !ok) return failed(ok.error());
   if (!std::filesystem::exists(flock.state().root, error)) return {}; // it never was up
-  auto lock = StateLock::take(flock.state());
+  const auto lock = StateLock::take(flock.state());
   if (!lock) return failed(lock.error());
   const Desired desired = remembered_state(flock.flock(), flock.state(), Goal::Down);
   const ActionLog log = ActionLog::open(flock.state()).value_or(ActionLog()); // stopping must not fail for want of a log
@@ -193,14 +198,12 @@ ReconcileReport lower_flock(LocalFlock& flock, const WalkOptions& walk) {
   StageBoard board(walk.on_stage);
   ReconcileReport report = reconcile(flock.hands(), desired, reconcile_options(flock, walk, board, log));
   log.finish(report);
-  if (report.converged()) {
-    flock.forget_running();
-    lock->remove_file();
-  }
+  if (report.converged()) flock.forget_running();
   return report;
 }
 
 Expected<Plan> plan_flock(LocalFlock& flock, const WalkOptions& walk) {
+  if (auto ok = agent::check_state_folder(flock.state()); !ok) return tl::unexpected(ok.error());
   const auto model = ready_model(flock, walk);
   if (!model) return tl::unexpected(model.error());
   const Desired desired = desired_state(*model, flock.flock(), walk.goal);

@@ -41,6 +41,7 @@ Expected<StateLock> StateLock::take(const agent::StateFolder& folder) {
                   "wait until it has ended, then try again");
     }
     if (!is_still_the_file(fd, file)) continue;
+    lock.held_ = true;
     const std::string pid = std::to_string(getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
       return fail(ErrorCode::kState, fmt::format("cannot write the lock file: {}", std::strerror(errno)), file.string(),
@@ -52,9 +53,8 @@ Expected<StateLock> StateLock::take(const agent::StateFolder& folder) {
 }
 
 StateLock::~StateLock() {
+  if (held_) unlink(file_.c_str()); // before the lock goes: whoever waits for it makes the file anew
   if (fd_ >= 0) close(fd_);
 }
-
-void StateLock::remove_file() { unlink(file_.c_str()); }
 
 } // namespace ductl::reconcile

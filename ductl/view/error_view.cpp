@@ -3,7 +3,6 @@
 #include "ductl/view/style.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace ductl::view {
 
@@ -15,19 +14,6 @@ std::string error_text(const Error& error, bool colour) {
   if (!error.window.empty()) out += error.window + "\n"; // made printable when it was built
   if (!error.next.empty()) out += paint("help", Style::Cyan, colour) + ": " + printable_lines(error.next) + "\n";
   return out;
-}
-
-nlohmann::ordered_json error_json(const Error& error) {
-  return {{"code", error.code_name()}, {"message", error.message}, {"place", error.place}, {"next", error.next}};
-}
-
-nlohmann::ordered_json errors_document(std::span<const Error> errors) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const Error& error : errors) all.push_back(error_json(error));
-  nlohmann::ordered_json document{{"schema", "ductl/error/v1"}};
-  document["error"] = all.empty() ? nlohmann::ordered_json() : all.front();
-  document["errors"] = std::move(all);
-  return document;
 }
 
 } // namespace ductl::view

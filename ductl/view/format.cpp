@@ -51,6 +51,11 @@ std::string count_text(std::uint64_t count) {
   return out;
 }
 
+std::string plural(std::uint64_t count, std::string_view one, std::string_view many) {
+  if (count == 1) return fmt::format("1 {}", one);
+  return many.empty() ? fmt::format("{} {}s", count_text(count), one) : fmt::format("{} {}", count_text(count), many);
+}
+
 std::string timestamp_text(std::chrono::system_clock::time_point when) { return time_text(when, false, "%Y-%m-%dT%H:%M:%SZ"); }
 std::string clock_text(std::chrono::system_clock::time_point when) { return time_text(when, true, "%H:%M:%S"); }
 

@@ -75,7 +75,11 @@ Expected<std::vector<int>> parse_ids(const std::string& text, int vocab) {
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     auto id = parse_integer(text.substr(begin, end - begin), 0, vocab - 1, "a token id");
-    if (!id) return tl::unexpected(id.error());
+    if (!id) {
+      id.error().place = "--ids";
+      id.error().next = "ids are numbers with commas between: --ids 1,2,3";
+      return tl::unexpected(id.error());
+    }
     ids.push_back(*id);
     begin = end + 1;
   }

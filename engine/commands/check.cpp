@@ -10,6 +10,7 @@
 #include "engine/server/openai_server.hpp"
 #include "engine/tokenizer/tokenizer.hpp"
 #include "inventory/inventory.hpp"
+#include "inventory/version.hpp"
 #include "weights/context_length.hpp"
 
 #include <cstdio>
@@ -26,6 +27,7 @@ struct CheckOptions {
   int context = 0;
   ApiOptions api;
   int ready_descriptor = -1;
+  std::string build = {}; // of the ductl that asks
 };
 
 Expected<int> number_or(const Arguments& arguments, const char* name, int low, int high, int otherwise) {
@@ -35,7 +37,7 @@ Expected<int> number_or(const Arguments& arguments, const char* name, int low, i
 
 Expected<CheckOptions> read_options(Words words) {
   const OptionSpec specs[] = {{"--model", true},       {"--state", true},    {"--chat-format", true}, {"--context", true},
-                              {"--api-address", true}, {"--api-port", true}, {"--ready-fd", true}};
+                              {"--api-address", true}, {"--api-port", true}, {"--build", true},       {"--ready-fd", true}};
   const auto arguments = Arguments::parse(words, specs, 0);
   if (!arguments) return tl::unexpected(arguments.error());
   const auto model = arguments->require("--model"), state = arguments->require("--state");
@@ -52,7 +54,8 @@ Expected<CheckOptions> read_options(Words words) {
                        .state = agent::StateFolder{*state},
                        .context = *context,
                        .api = {},
-                       .ready_descriptor = *descriptor};
+                       .ready_descriptor = *descriptor,
+                       .build = arguments->value("--build").value_or(kBuild)};
   options.api.port = static_cast<std::uint16_t>(*port);
   if (const auto text = arguments->value("--api-address")) {
     const auto address = inventory::parse_ipv4(*text);
@@ -77,6 +80,9 @@ Expected<void> check_api(const CheckOptions& options) {
 
 // What is cheap to look at first; the backend reads every weight of the host for what is not finite.
 Expected<void> check(const CheckOptions& options) {
+  if (options.build != kBuild)
+    return fail(ErrorCode::kEngineStart, fmt::format("duck-engine is of build {}, ductl of build {}", kBuild, options.build), "",
+                "build or install ductl, duck-engine and duck-agent together");
   if (auto api = check_api(options); !api) return api;
   const auto checkpoint = weights::open_checkpoint(options.model);
   if (!checkpoint) return tl::unexpected(checkpoint.error());
@@ -96,17 +102,17 @@ Expected<void> check(const CheckOptions& options) {
 
 } // namespace
 
-int run_check(Words words) {
+Expected<void> run_check(Words words) {
   const auto options = read_options(words);
-  if (!options) return report(options.error());
+  if (!options) return tl::unexpected(options.error());
   spdlog::set_level(spdlog::level::warn); // stdout is for data
   ReadyPipe ready(options->ready_descriptor);
   if (auto checked = check(*options); !checked) {
     ready.say(not_ready_line(checked.error()));
-    return report(checked.error());
+    return tl::unexpected(checked.error());
   }
   ready.say(ready_line(options->api.port));
-  return kExitDone;
+  return {};
 }
 
 } // namespace ductl::engine

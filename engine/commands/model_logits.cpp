@@ -50,12 +50,12 @@ Expected<void> print_logits(ComputeModel& model, const std::vector<int>& ids, bo
 
 } // namespace
 
-int run_logits(Words words) {
+Expected<void> run_logits(Words words) {
   const auto specs = with_source_options({{"--ids", true}, {"--all", false}});
   const auto arguments = Arguments::parse(words, specs, 1);
-  if (!arguments) return report(arguments.error());
+  if (!arguments) return tl::unexpected(arguments.error());
   const auto text = arguments->require("--ids");
-  if (!text) return report(text.error());
+  if (!text) return tl::unexpected(text.error());
   ProgressLine progress(Clock::now());
   std::vector<int> ids;
   auto model = open_model(*arguments, progress, [&](const weights::ModelConfig& config) -> Expected<int> {
@@ -69,9 +69,9 @@ int run_logits(Words words) {
     error.next = fmt::format("give at most {} ids", config.max_position);
     return tl::unexpected(std::move(error));
   });
-  if (!model) return report(model.error());
+  if (!model) return tl::unexpected(model.error());
   const auto printed = print_logits(**model, ids, arguments->has("--all"), progress);
-  return printed ? kExitDone : report(printed.error());
+  return printed;
 }
 
 } // namespace ductl::engine

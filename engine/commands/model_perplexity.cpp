@@ -87,26 +87,26 @@ Expected<std::vector<int>> encode(const ComputeModel& model, const std::string& 
 
 } // namespace
 
-int run_perplexity(Words words) {
+Expected<void> run_perplexity(Words words) {
   const auto specs = with_source_options({{"--text", true}});
   const auto arguments = Arguments::parse(words, specs, 1);
-  if (!arguments) return report(arguments.error());
+  if (!arguments) return tl::unexpected(arguments.error());
   const auto file = arguments->require("--text");
-  if (!file) return report(file.error());
+  if (!file) return tl::unexpected(file.error());
   const auto text = read_text(*file);
-  if (!text) return report(text.error());
+  if (!text) return tl::unexpected(text.error());
   ProgressLine progress(Clock::now());
   auto model = open_model(*arguments, progress, [](const weights::ModelConfig& config) -> Expected<int> {
     return std::min(kWindowTokensMax, config.max_position);
   });
-  if (!model) return report(model.error());
+  if (!model) return tl::unexpected(model.error());
   const auto ids = encode(**model, *text, *file);
-  if (!ids) return report(ids.error());
+  if (!ids) return tl::unexpected(ids.error());
   const auto score = score_text(**model, *ids, progress);
-  if (!score) return report(score.error());
+  if (!score) return tl::unexpected(score.error());
   fmt::print("{{\"schema\":\"ductl/perplexity/v1\",\"tokens\":{},\"nll\":{:.9g},\"perplexity\":{:.9g}}}\n", score->tokens,
              score->nll, std::exp(score->nll / static_cast<double>(score->tokens)));
-  return kExitDone;
+  return {};
 }
 
 } // namespace ductl::engine

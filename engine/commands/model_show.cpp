@@ -33,6 +33,7 @@ struct Fit {
   std::string flock;
   weights::Budget budget;
   std::optional<Error> shortage;
+  std::vector<Error> not_carried_out; // settings of the inventory for which `ductl up` refuses it
 };
 
 std::string size_text(std::uint64_t bytes) {
@@ -69,6 +70,8 @@ nlohmann::json fit_json(const Fit& fit) {
                          {"host_bytes", b.host_needed}, {"host_bytes_available", b.host_available},
                          {"fits", !fit.shortage}};
   if (fit.shortage) json["reason"] = fit.shortage->message;
+  json["not_carried_out"] = nlohmann::json::array();
+  for (const Error& setting : fit.not_carried_out) json["not_carried_out"].push_back(setting.message);
   return json;
 }
 
@@ -118,6 +121,7 @@ void print_fit(const Fit& fit) {
   row("  host", fmt::format("{}{}", size_text(b.host_needed), of(b.host_available)));
   row("  fits", fit.shortage ? "no: " + fit.shortage->message : "yes");
   if (fit.shortage) row("", fit.shortage->next);
+  for (const Error& setting : fit.not_carried_out) row("  note", setting.message + ", and `ductl up` refuses it");
 }
 
 void print_table(const Shown& shown, const std::optional<Fit>& fit) {
@@ -175,40 +179,43 @@ Expected<Fit> fit_on(const std::string& file, const ModelConfig& config) {
   if (!flock) return tl::unexpected(flock.error().errors.front());
   const auto context = weights::choose_context_length(config, flock->engine.context_length);
   if (!context) return tl::unexpected(context.error());
-  Fit fit{flock->name, weights::flock_budget(config, *context, *flock, memory_available_bytes()), {}};
+  Fit fit{flock->name,
+          weights::flock_budget(config, *context, *flock, memory_available_bytes()),
+          {},
+          inventory::settings_not_carried_out(*flock)};
   if (const auto fits = weights::check_budget(fit.budget); !fits) fit.shortage = fits.error();
   return fit;
 }
 
 } // namespace
 
-int run_show(Words words) {
+Expected<void> run_show(Words words) {
   const OptionSpec specs[] = {{"-o", true}, {"--json", false}, {"--host-ffn", true}, {"--flock", true}};
   const auto arguments = Arguments::parse(words, specs, 1);
-  if (!arguments) return report(arguments.error());
+  if (!arguments) return tl::unexpected(arguments.error());
   const std::string output = arguments->value("-o").value_or(arguments->has("--json") ? "json" : "table");
   if (output != "json" && output != "table") {
-    return report({ErrorCode::kUsage, fmt::format("-o {} is not known", output), "", "use -o table or -o json", {}});
+    return fail(ErrorCode::kUsage, fmt::format("-o {} is not known", output), "", "use -o table or -o json");
   }
   const std::string host_ffn = arguments->value("--host-ffn").value_or("none");
   if (host_ffn != "none" && host_ffn != "dense,shared") {
-    return report({ErrorCode::kUsage, fmt::format("--host-ffn {} is not known", host_ffn), "", "use none or dense,shared", {}});
+    return fail(ErrorCode::kUsage, fmt::format("--host-ffn {} is not known", host_ffn), "", "use none or dense,shared");
   }
   const auto shown = look_at(arguments->positional(0), host_ffn == "none" ? HostFfn::None : HostFfn::DenseShared);
-  if (!shown) return report(shown.error());
+  if (!shown) return tl::unexpected(shown.error());
   std::optional<Fit> fit;
   if (const auto flock = arguments->value("--flock")) {
     if (host_ffn != "none")
-      return report({ErrorCode::kUsage, "on a flock every FFN is the ducks'", "--host-ffn", "leave out --host-ffn, or -i", {}});
+      return fail(ErrorCode::kUsage, "on a flock every FFN is the ducks'", "--host-ffn", "leave out --host-ffn, or -i");
     auto found = fit_on(*flock, shown->config);
-    if (!found) return report(found.error());
+    if (!found) return tl::unexpected(found.error());
     fit = std::move(*found);
   }
   if (output == "json")
     print_json(*shown, fit);
   else
     print_table(*shown, fit);
-  return kExitDone;
+  return {};
 }
 
 } // namespace ductl::engine

@@ -21,7 +21,7 @@ tl::unexpected<Error> bad_row(const std::string& message) {
 }
 
 // JSON lines in, one line a row out, in order. Blank lines are skipped. The first bad row ends it.
-int convert_lines(const RowToRow& convert) {
+Expected<void> convert_lines(const RowToRow& convert) {
   std::string line;
   for (long number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
@@ -29,12 +29,12 @@ int convert_lines(const RowToRow& convert) {
     auto result = row.is_object() ? convert(row) : Expected<Json>(bad_row("not a JSON object"));
     if (!result) {
       result.error().place = fmt::format("stdin:{}", number);
-      return report(result.error());
+      return tl::unexpected(result.error());
     }
     fmt::print("{}\n", result->dump(-1, ' ', false, Json::error_handler_t::replace));
     std::fflush(stdout);
   }
-  return kExitDone;
+  return {};
 }
 
 Expected<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& source) {
@@ -59,12 +59,12 @@ Expected<std::vector<int>> read_ids(const Json& row, int size) {
 
 } // namespace
 
-int run_tokenize(Words words) {
+Expected<void> run_tokenize(Words words) {
   const OptionSpec specs[] = {{"--no-special", false}};
   const auto arguments = Arguments::parse(words, specs, 1);
-  if (!arguments) return report(arguments.error());
+  if (!arguments) return tl::unexpected(arguments.error());
   const auto tokenizer = open_tokenizer(arguments->positional(0));
-  if (!tokenizer) return report(tokenizer.error());
+  if (!tokenizer) return tl::unexpected(tokenizer.error());
   const SpecialTokens special = arguments->has("--no-special") ? SpecialTokens::Ignore : SpecialTokens::Match;
   return convert_lines([&](const Json& row) -> Expected<Json> {
     const auto text = row.find("text");
@@ -73,11 +73,11 @@ int run_tokenize(Words words) {
   });
 }
 
-int run_detokenize(Words words) {
+Expected<void> run_detokenize(Words words) {
   const auto arguments = Arguments::parse(words, {}, 1);
-  if (!arguments) return report(arguments.error());
+  if (!arguments) return tl::unexpected(arguments.error());
   const auto tokenizer = open_tokenizer(arguments->positional(0));
-  if (!tokenizer) return report(tokenizer.error());
+  if (!tokenizer) return tl::unexpected(tokenizer.error());
   return convert_lines([&](const Json& row) -> Expected<Json> {
     const auto ids = read_ids(row, (*tokenizer)->size());
     if (!ids) return tl::unexpected(ids.error());

@@ -38,7 +38,7 @@ TEST(Agent, SaysHello) {
   ASSERT_TRUE(hello) << hello.error().text();
   EXPECT_EQ(hello->name, "duck1");
   EXPECT_EQ(hello->flock, "test");
-  EXPECT_EQ(hello->version, kVersion);
+  EXPECT_EQ(hello->version, kBuild);
   EXPECT_EQ(hello->protocol, kControlProtocol);
   EXPECT_EQ(hello->pid, agent.pid());
   EXPECT_EQ(hello->data_port, agent.data_port());

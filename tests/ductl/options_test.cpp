@@ -107,6 +107,20 @@ TEST(CommandContext, TheInventoryIsNamedOnce) {
   EXPECT_EQ(captured.out, "");
 }
 
+TEST(CommandContext, NextStepsNameTheInventoryThatWasGiven) {
+  Captured captured;
+  EXPECT_EQ(captured.context.command_text("chat"), "ductl chat");
+  EXPECT_EQ(captured.context.with_inventory(std::string("run `ductl up`")), "run `ductl up`");
+  captured.context.inventory_option = "my flock.toml";
+  EXPECT_EQ(captured.context.command_text("chat"), "ductl -i 'my flock.toml' chat");
+  EXPECT_EQ(
+      captured.context.with_inventory(
+          std::string("read its log, then run `ductl up`; `ductl status` shows, `ductl --help` lists")),
+      "read its log, then run `ductl -i 'my flock.toml' up`; `ductl -i 'my flock.toml' status` shows, `ductl --help` lists");
+  captured.context.report({ErrorCode::kDuckDied, "it died", "", "run `ductl up`", {}});
+  EXPECT_THAT(captured.err, ::testing::HasSubstr("run `ductl -i 'my flock.toml' up`"));
+}
+
 TEST(CommandContext, WithoutATerminalConfirmingNeedsYes) {
   Captured captured;
   EXPECT_EQ(captured.context.confirm("stop it").error().code, ErrorCode::kNotConfirmed);

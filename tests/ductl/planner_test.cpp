@@ -5,9 +5,11 @@
 namespace ductl::reconcile {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<std::string> words(const Plan& plan) {
   std::vector<std::string> result;
@@ -80,6 +82,18 @@ TEST_F(PlannerTest, RestartsAnAgentOfAnotherVersion) {
   raise();
   flock.ducks[1].version = "0";
   EXPECT_THAT(words(plan()), ElementsAre("restart duck1", "fill duck1", "restart engine"));
+}
+
+TEST_F(PlannerTest, RestartsAnAgentThatHasAnotherDataPort) {
+  raise();
+  for (agent::ServingDuck& duck : desired.serving.ducks) duck.data_port = 7500;
+  Observed observed = flock.observe(desired);
+  observed.ducks[0].hello->data_port = 7500;
+  const Plan result = plan_actions(desired, observed);
+  EXPECT_THAT(words(result), ElementsAre("restart duck1", "fill duck1", "restart duck2", "fill duck2", "restart engine"));
+  EXPECT_EQ(result.actions[0].reason, "has data port 7422, wanted is 7500");
+  desired.serving.ducks[1].data_port = desired.serving.ducks[2].data_port = 0; // wherever the kernel put it
+  EXPECT_THAT(words(plan_actions(desired, observed)), Not(Contains(HasSubstr("restart duck"))));
 }
 
 TEST_F(PlannerTest, RestartsAnAgentWhoseProgramWasRebuilt) {

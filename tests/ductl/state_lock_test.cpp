@@ -30,14 +30,14 @@ TEST_F(StateLockTest, IsFreeAgainWhenItsHolderEnds) {
   EXPECT_TRUE(StateLock::take(folder));
 }
 
-TEST_F(StateLockTest, LeavesNoFileBehindWhenAskedTo) {
+TEST_F(StateLockTest, LeavesNoFileBehind) {
   {
-    auto lock = StateLock::take(folder);
+    const auto lock = StateLock::take(folder);
     ASSERT_TRUE(lock);
-    lock->remove_file();
-    EXPECT_FALSE(std::filesystem::exists(folder.lock()));
-    EXPECT_TRUE(StateLock::take(folder)); // a new file, a new lock: the old one guards nothing any more
+    EXPECT_FALSE(StateLock::take(folder)); // and who did not get it leaves it alone
+    EXPECT_TRUE(std::filesystem::exists(folder.lock()));
   }
+  EXPECT_FALSE(std::filesystem::exists(folder.lock()));
   EXPECT_TRUE(StateLock::take(folder));
 }
 

@@ -3,6 +3,7 @@
 #include "ductl/view/format.hpp"
 #include "ductl/view/progress.hpp"
 #include "ductl/view/table.hpp"
+#include "inventory/error_json.hpp"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>

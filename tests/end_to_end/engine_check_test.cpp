@@ -47,6 +47,7 @@ struct EngineCheck : ::testing::Test {
     EXPECT_THAT(up.out, IsEmpty());
     EXPECT_THAT(flock.processes(), IsEmpty());
     EXPECT_FALSE(std::filesystem::exists(flock.state() / "run/duck01.json")); // none was started: nothing was sent
+    EXPECT_FALSE(std::filesystem::exists(flock.state() / "lock"));
   }
 
   [[nodiscard]] int api_port() const {

@@ -130,7 +130,7 @@ TEST(FlockLife, ADeadDuckThatNobodyAskedIsSeenByStatus) {
   ASSERT_EQ(kill(flock.pid_of("duck03"), SIGKILL), 0);
   const ProgramResult status = flock.ductl({"status"});
   EXPECT_EQ(status.status, 4);
-  EXPECT_THAT(status.out, AllOf(HasSubstr("has lost duck03"), HasSubstr("ductl up")));
+  EXPECT_THAT(status.out, AllOf(HasSubstr("has lost duck03"), HasSubstr("flock.toml up`")));
 }
 
 TEST(FlockLife, ADeadEngineIsStartedAgainAndNothingIsSent) {
@@ -190,6 +190,41 @@ TEST(FlockLife, DownStopsDucksThatLeftTheInventoryToo) {
               AllOf(HasSubstr("- stop duck01"), HasSubstr("- stop duck02"), HasSubstr("- stop duck03")));
   EXPECT_THAT(flock.processes(), IsEmpty());
   EXPECT_TRUE(std::filesystem::is_empty(flock.state() / "run"));
+}
+
+TEST(FlockLife, AChangedDataPortIsSeenByStatusAndCarriedOutByUp) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  replace_in(flock.folder() / "flock.toml", "[power]", "[agent]\ndata_port = 7522\n[power]");
+  EXPECT_THAT(flock.ductl({"status"}).out, HasSubstr("has data port 7422, the inventory says 7522"));
+  EXPECT_THAT(flock.ductl({"plan"}).out, HasSubstr("~ restart duck01 (has data port 7422, wanted is 7522)"));
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  for (const auto& duck : flock.json({"status", "-o", "json"}).at("ducks")) EXPECT_EQ(duck.at("data_port"), 7522);
+}
+
+TEST(FlockLife, AnAddressOfNobodyIsRefusedWhileTheFlockServesOn) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  const int engine = flock.pid_of("duck-engine");
+  const std::string subnet = flock.address(1).substr(0, flock.address(1).rfind('.'));
+  const std::string text = text_of(flock.folder() / "flock.toml");
+  for (std::size_t i = 0; i < 2; ++i) replace_in(flock.folder() / "flock.toml", subnet, "192.0.2"); // RFC 5737: nobody's
+  const ProgramResult up = flock.ductl({"up"});
+  EXPECT_EQ(up.status, 1);
+  EXPECT_THAT(up.err, AllOf(HasSubstr("duck01 cannot run at 192.0.2.101"), HasSubstr("help: ")));
+  std::ofstream(flock.folder() / "flock.toml") << text;
+  EXPECT_EQ(flock.ductl({"status"}).status, 0);
+  EXPECT_EQ(flock.pid_of("duck-engine"), engine);
+}
+
+TEST(FlockLife, StatusShowsADuckThatLeftTheInventoryAndRuns) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  flock.write_inventory({.ducks = 1});
+  EXPECT_THAT(flock.ductl({"status"}).out, HasSubstr("Duck duck02 runs"));
+  const auto status = nlohmann::json::parse(flock.ductl({"status", "-o", "json"}).out);
+  ASSERT_EQ(status.at("not_in_inventory").size(), 1u);
+  EXPECT_EQ(status.at("not_in_inventory").at(0).at("name"), "duck02");
 }
 
 TEST(FlockLife, ARebuiltProgramIsRestartedByTheNextUp) {

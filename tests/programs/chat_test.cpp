@@ -135,14 +135,14 @@ TEST(ChatInAPipe, AFailureIsTheExitCode) {
   const ProgramResult result = engine.ductl({"chat"}, "hello\n");
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, HasSubstr("ductl up"));
+  EXPECT_THAT(result.err, HasSubstr("flock.toml up`"));
 }
 
 TEST(ChatInAPipe, ThereIsNoJsonAndTheErrorSaysWhoHasIt) {
   const FakeEngine engine;
   const ProgramResult json = engine.ductl({"chat", "-o", "json"}, "hello\n");
   EXPECT_EQ(json.status, 64);
-  EXPECT_THAT(json.err, HasSubstr("ductl run"));
+  EXPECT_THAT(json.err, HasSubstr("flock.toml run "));
 }
 
 } // namespace

@@ -108,6 +108,64 @@ TEST_F(CommandLine, AnUnknownVerbOrOptionIs64AndNamesTheNearest) {
   expect({"run", "--temperature", "11", "x"}, "--temperature");
 }
 
+TEST_F(CommandLine, HelpIsAVerbToo) {
+  EXPECT_EQ(ductl({"help"}).out, ductl({"--help"}).out);
+  EXPECT_EQ(ductl({"help", "run"}).out, ductl({"run", "--help"}).out);
+  EXPECT_EQ(ductl({"help", "model", "show"}).out, ductl({"model", "show", "--help"}).out);
+}
+
+TEST_F(CommandLine, AFaultOfAModelCommandIsJsonToo) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"show", "/nonexistent"},
+                                                {"logits", "/nonexistent", "--ids", "1,2"},
+                                                {"tokenize", "/nonexistent"},
+                                                {"perplexity", "/nonexistent", "--text", kLocal}}) {
+    std::vector<std::string> all{"model"};
+    all.insert(all.end(), words.begin(), words.end());
+    EXPECT_EQ(ductl(all).out, "") << words.front();
+    all.insert(all.end(), {"-o", "json"});
+    const ProgramResult result = ductl(all);
+    EXPECT_EQ(result.status, 1) << words.front();
+    const auto json = nlohmann::json::parse(result.out, nullptr, false);
+    ASSERT_TRUE(json.is_object()) << words.front() << result.out;
+    EXPECT_EQ(json.at("schema"), "ductl/error/v1");
+    EXPECT_THAT(json.at("error").at("message").get<std::string>(), Not(""));
+  }
+}
+
+TEST_F(CommandLine, AModelOnAFaultyInventoryTellsAllOfItsFaults) {
+  const ProgramResult shown = ductl({"model", "show", "/nonexistent", "-i", kFaulty}), validated = ductl({"validate", kFaulty});
+  EXPECT_EQ(shown.status, 64);
+  EXPECT_THAT(shown.err, StartsWith("inventory: "));
+  const auto faults = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find("error[D01"); at != std::string::npos; at = text.find("error[D01", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_GT(faults(shown.err), 2u);
+  EXPECT_EQ(faults(shown.err), faults(validated.err));
+}
+
+TEST_F(CommandLine, TokenIdsThatAreNoneAreRefusedWithAnExample) {
+  const std::filesystem::path model = folder_.path() / "model";
+  std::filesystem::create_directories(model);
+  write_tiny_checkpoint({}, model);
+  for (const char* ids : {"", "x", "1,,2", "1,x"}) {
+    const ProgramResult result = ductl({"model", "logits", model.string(), "--ids", ids});
+    EXPECT_EQ(result.status, 64) << ids;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("a token id is"), HasSubstr("--ids 1,2,3"), Not(HasSubstr("duck-engine")))) << ids;
+  }
+}
+
+TEST_F(CommandLine, AStateFolderThatCannotBeLookedIntoIsNoEmptyFlock) {
+  std::ofstream(folder_.path() / "file") << "x";
+  environment_["XDG_STATE_HOME"] = folder_.path() / "file";
+  for (const char* verb : {"status", "down", "up", "plan"}) {
+    const ProgramResult result = ductl({"-i", kLocal, verb});
+    EXPECT_EQ(result.status, 1) << verb;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("D0503"), HasSubstr("XDG_STATE_HOME"))) << verb;
+  }
+}
+
 TEST_F(CommandLine, AFaultIsJsonWhenAskedFor) {
   const ProgramResult result = ductl({"-o", "json", "upp"});
   EXPECT_EQ(result.status, 64);
@@ -147,7 +205,8 @@ TEST_F(CommandLine, ValidateTellsGoodFilesFromBadOnes) {
   const auto document = nlohmann::json::parse(json.out);
   EXPECT_EQ(document.at("schema"), "ductl/validate/v1");
   EXPECT_EQ(document.at("valid"), false);
-  EXPECT_GT(document.at("errors").size(), 2u); // all of them in one pass
+  EXPECT_GT(document.at("errors").size(), 2u);                                              // all of them in one pass
+  for (const auto& error : document.at("errors")) EXPECT_NE(error.at("next"), "") << error; // also where it stands at the caret
   EXPECT_EQ(ductl({"validate", "no-such.toml"}).status, 64);
 }
 

@@ -69,13 +69,38 @@ TEST(Run, AsJsonAFailureIsTheOnlyDocument) {
   fails({"run", "hi", "-o", "json", "--csv", "/nonexistent/times.csv"}, "cannot be written");
 }
 
+// As `ductl run PROMPT | head -c 1`: nobody reads on, so nobody need compute on.
+TEST(Run, AReaderThatWentAwayEndsTheAnswer) {
+  const FakeEngine engine;
+  std::string command;
+  for (const std::string& word : engine.argv({"run", "hang"})) command += (command.empty() ? DUCTL_BIN_DIR "/" : " ") + word;
+  const ProgramResult result =
+      run_program({"/bin/bash", "-c", "{ " + command + "; echo status $? >&2; } > >(exec 0<&-)"}, engine.options());
+  EXPECT_THAT(result.err, AllOf(HasSubstr("stdout takes no more"), HasSubstr("status 1")));
+  EXPECT_TRUE(engine.wait_until_left_alone());
+}
+
+TEST(Run, AnAnswerThatCannotBeWrittenIsNone) {
+  const FakeEngine engine;
+  std::string command;
+  for (const std::string& word : engine.argv({"run", "hi"})) command += (command.empty() ? DUCTL_BIN_DIR "/" : " ") + word;
+  const ProgramResult result = run_program({"/bin/bash", "-c", command + " > /dev/full"}, engine.options());
+  EXPECT_EQ(result.status, 1);
+}
+
+TEST(Run, TheFileOfTokenTimesIsTriedBeforeTheQuestionIsAsked) {
+  const FakeEngine engine;
+  EXPECT_EQ(engine.ductl({"run", "hi", "--csv", "/nonexistent/times.csv"}).status, 1);
+  EXPECT_TRUE(engine.requests().empty());
+}
+
 TEST(Run, WithoutAnEngineNothingIsOnStdoutAndTheNextStepIsNamed) {
   FakeEngine engine;
   engine.leave();
   const ProgramResult result = engine.ductl({"run", "hi"});
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, HasSubstr("ductl up"));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("`ductl -i "), HasSubstr("flock.toml up`")));
 }
 
 } // namespace
