@@ -105,6 +105,10 @@ Expected<void> open_generator(Service& service, const agent::Serving& serving) {
   service.generator = std::move(*generator);
   spdlog::info("model {}: {}, context {}, chat format {}, up to {} sessions kept", options.model_name, model.config().model_type,
                options.context_length, service.chat_format->name(), options.sessions_max);
+  if (model.config().indexer.heads > 0)
+    spdlog::info("sparse attention beyond {} positions, index keys {}", model.config().indexer.topk,
+                 model.index_keys() == inventory::IndexKeys::Fp8 ? "fp8" : "f32");
+  if (model.forward().attention().drafts()) spdlog::info("the MTP layer guesses: {}", options.speculate ? "yes" : "no");
   return {};
 }
 
