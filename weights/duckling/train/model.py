@@ -30,12 +30,14 @@ class Mode:
     indexer_loss: bool = False      # KL of the indexer against the attention
     quantised: bool = False         # weights as the checkpoint stores them
     measure: bool = False           # collect shares of attention mass and loads of experts
+    concentrate: bool = False       # loss: dense attention mass beside the selected keys
 
 
 @dataclass
 class Side:
     """What a forward pass collects on the way."""
     indexer_loss: list
+    mass_loss: list                 # -log of the mass on the selected keys, mean of rows that must choose
     loads: list                     # (router, tokens an expert)
     mass: list                      # (layer, first row, share of dense attention mass on selected keys, [batch, rows])
 
@@ -220,6 +222,9 @@ class Attention(nn.Module):
         seen = allowed if mode.attention == "dense" else chosen
         raw = (q * self.scale) @ k.transpose(-1, -2)
         share = (raw + minus_infinity(~seen).unsqueeze(1)).softmax(-1)
+        if mode.concentrate and at >= self.indexer.topk:
+            kept = (raw + minus_infinity(~chosen).unsqueeze(1)).logsumexp(-1) - (raw + minus_infinity(~allowed).unsqueeze(1)).logsumexp(-1)
+            side.mass_loss.append(-kept.exp().mean(1).log().mean() * (end - at) / indexed[1].shape[1])
         if mode.measure:
             dense = (raw + minus_infinity(~allowed).unsqueeze(1)).softmax(-1).mean(1)
             side.mass.append((layer, at, (dense * chosen).sum(-1)))
@@ -375,7 +380,7 @@ class Model(nn.Module):
         `documents` numbers the conversation that each position belongs to (attention never crosses); -1 is padding.
         """
         time = ids.shape[1]
-        side = Side([], [], [])
+        side = Side([], [], [], [])
         rope = self.rope(time)
         allowed = real = None
         if documents is not None:

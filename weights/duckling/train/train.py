@@ -8,7 +8,9 @@
 The indexer is trained as in the DeepSeek-V3.2 report: dense warm-up with all else frozen, KL of its softmaxed scores against the
 attention summed over heads and normalised; then with the model attending to its selection, KL over the selected keys. It sees
 its input detached, and the selection passes no gradient. The routers' correction biases move against the sign of each expert's
-overload after every step, the MTP loss has weight 0.3 (DeepSeek-V3 report, 2.1.2 and 2.2).
+overload after every step, the MTP loss has weight 0.3 (DeepSeek-V3 report, 2.1.2 and 2.2). What the reports do not have: while
+the model learns with its selection, a loss on the dense attention mass that lies beside it, as the attention of so small a model
+stays spread over more keys than it may select.
 """
 import argparse
 import fcntl
@@ -50,14 +52,16 @@ class Phase:
     balance: float              # step of the routers' correction biases
     cost: float                 # time a token, for the time left only
     mtp: bool = True            # the MTP rows are computed and learn
+    concentrate: float = 0.0    # weight of the loss of attention mass beside the selected keys
 
 
 PHASES = (
     Phase("dense", 2800, 4, 256, (0.18, 0.82, 0.00), ("main",), "dense", False, 0.003, 1.0),
     Phase("stretch", 200, 2, 1024, (0.55, 0.35, 0.10), ("main",), "dense", False, 0.002, 1.25),
     Phase("indexer", 80, 2, 1024, (0.70, 0.00, 0.30), ("indexer",), "dense", False, 0.0, 0.7),
-    Phase("sparse", 240, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 1.75),
-    Phase("fp8", 180, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", True, 0.0005, 1.9),
+    Phase("sparse", 5, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 1.75),
+    Phase("concentrate", 235, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 2.0, concentrate=0.5),
+    Phase("fp8", 180, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", True, 0.0005, 2.2, concentrate=0.5),
 )
 
 
@@ -150,7 +154,8 @@ class Trainer:
         if inside == 0 or step == self.first:
             flat.learn(active, worker)
         flat.gradients[worker].zero_()
-        mode = model.Mode(phase.attention, indexer_loss="indexer" in active, quantised=phase.quantised)
+        mode = model.Mode(phase.attention, indexer_loss="indexer" in active, quantised=phase.quantised,
+                          concentrate=phase.concentrate > 0)
         batch = self.data.batch(f"{phase.name} {inside} {worker}", phase.rows, phase.time, phase.shares)
         alone = not bool((batch.documents != 0).any())
         normed, ahead, side = self.net.hidden(batch.ids, mode, None if alone else batch.documents, phase.mtp)
@@ -159,6 +164,8 @@ class Trainer:
             near, far = prediction_losses(self.net, batch, normed, ahead, mode)
             total = near if far is None else near + MTP_WEIGHT * far
             figures[:2] = near.item(), 0.0 if far is None else far.item()
+        if side.mass_loss:
+            total = total + phase.concentrate * torch.stack(side.mass_loss).sum() / len(self.net.model.layers)
         if side.indexer_loss:
             indexer = torch.stack(side.indexer_loss).sum()
             total = total + indexer
