@@ -8,6 +8,7 @@
 #include "netboot/image/uki.hpp"
 #include "netboot/image/zstd_program.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <utility>
 
@@ -22,6 +23,15 @@ constexpr const char* kDamaged = "the package is damaged or another one: fetch a
 constexpr const char* kStubFile = "usr/lib/systemd/boot/efi/linuxx64.efi.stub";
 // ipxe.efi brings drivers of its own, snponly.efi uses the firmware's, undionly.kpxe is for BIOS.
 constexpr const char* kLoaderFiles[] = {"boot/ipxe.efi", "usr/lib/ipxe/snponly.efi", "usr/lib/ipxe/undionly.kpxe"};
+
+constexpr std::size_t kCommandLineBytesMax = 2047; // x86's COMMAND_LINE_SIZE, less the NUL
+
+Expected<void> check_command_line(const std::string& line) {
+  const bool printable = std::all_of(line.begin(), line.end(), [](char letter) { return letter >= ' ' && letter <= '~'; });
+  if (printable && line.size() <= kCommandLineBytesMax) return {};
+  return fail(ErrorCode::kImageInput, "the kernel's command line is longer than 2047 bytes or not printable ASCII",
+              "--command-line", "the kernel would cut it off or misread it: shorten it");
+}
 
 // All that is read before anything is made.
 struct Materials {
@@ -130,6 +140,7 @@ std::map<std::string, FileDigest> digests_of(const Files& files) {
 } // namespace
 
 Expected<Manifest> build_image(const ImageInputs& inputs, const fs::path& out) {
+  if (auto good = check_command_line(inputs.command_line); !good) return tl::unexpected(good.error());
   Manifest manifest;
   const auto materials = read_materials(inputs, manifest);
   if (!materials) return tl::unexpected(materials.error());

@@ -11,8 +11,9 @@
 
 namespace ductl::image {
 
-// ttyS0 for a laboratory or a serial header; tty0, the last one, is /dev/console. A kernel that panics starts again.
-inline constexpr const char* kCommandLine = "console=ttyS0,115200 console=tty0 panic=60";
+// ttyS0 for a laboratory or a serial header; tty0, the last one, is /dev/console. What PID 1 writes to /dev/kmsg comes out
+// on both; without printk.devkmsg the kernel lets through ten lines in five seconds. After a panic: once more.
+inline constexpr const char* kCommandLine = "console=ttyS0,115200 console=tty0 printk.devkmsg=on panic=60";
 
 struct ImageInputs {
   std::filesystem::path kernel;                  // unpacked packages: Debian's kernel, with depmod's lists,

@@ -29,7 +29,7 @@ Expected<std::string> read_file(const std::filesystem::path& file, const std::st
   const bool regular = std::filesystem::is_regular_file(file, error);
   std::ifstream stream(file, std::ios::binary);
   if (!regular || !stream) {
-    const char* cause = error ? std::strerror(error.value()) : regular ? std::strerror(errno) : "no such file";
+    const char* cause = error ? std::strerror(error.value()) : regular ? std::strerror(errno) : "not a regular file";
     return fail(ErrorCode::kImageFile, fmt::format("cannot be opened: {}", cause), file.string(), next);
   }
   std::ostringstream contents;

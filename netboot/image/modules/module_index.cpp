@@ -41,9 +41,11 @@ std::vector<std::string_view> words_of(std::string_view line) {
   }
 }
 
+// Of letters that can stand in a list: neither a space, which would end the name, nor a '#' in front, a comment's.
 bool is_module_file(std::string_view file) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.";
   const std::string_view name = flat_name(file);
-  return name.size() > 3 && name.ends_with(".ko");
+  return name.size() > 3 && name.ends_with(".ko") && name.find_first_not_of(kLetters) == std::string_view::npos;
 }
 
 bool is_network_alias(std::string_view pattern) { return pattern.starts_with("pci:") || pattern.starts_with("virtio:"); }
