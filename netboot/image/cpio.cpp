@@ -17,7 +17,7 @@ constexpr std::size_t kAlignment = 4;
 constexpr std::size_t kPathBytesMax = 4096 - kAlignment;
 constexpr std::size_t kFileBytesMax = 0xffffffff; // eight hexadecimal digits
 
-tl::unexpected<Error> refuse(const CpioEntry& entry, std::string why) {
+tl::unexpected<Error> refuse(const CpioEntry& entry, const std::string& why) {
   return fail(ErrorCode::kImageInput, fmt::format("\"{}\" cannot go into the initramfs: {}", entry.path, why));
 }
 

@@ -7,7 +7,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 function(stop message help)
-  message(FATAL_ERROR "${message}\nhelp: ${help}")
+  message(FATAL_ERROR "${message}\n  help: ${help}")
 endfunction()
 
 foreach(program apt-get apt-cache dpkg-deb depmod)
@@ -20,14 +20,19 @@ endforeach()
 set(apt_options -q -o Dir::State=${FOLDER}/apt -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache=${FOLDER}/apt/cache
   -o Debug::NoLocking=1 -o APT::Sandbox::User= -o Acquire::Retries=3)
 
-# run(out COMMAND...): what it printed; stops where it fails.
+# run(out COMMAND...): what it printed; stops where it fails. Warnings are shown: `apt-get update` ends well when it reached
+# no archive at all, and only they say why the next command finds no package.
 function(run result)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${FOLDER}
     OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT status EQUAL 0)
     list(JOIN ARGN " " words)
-    stop("this command ended with ${status}: ${words}\n${out}\n${err}"
+    string(REPLACE "\n" "\n  " said "${out}\n${err}") # indented, so that CMake leaves the lines as they are
+    stop("this command ended with ${status}:\n  ${words}\n  ${said}"
       "see that Debian's archive can be reached, that /etc/apt names it, and that the disk is not full")
+  endif()
+  if(err)
+    message(STATUS "${err}")
   endif()
   set(${result} "${out}" PARENT_SCOPE)
 endfunction()
