@@ -22,7 +22,8 @@ constexpr std::uint16_t kPe32Plus = 0x20b;
 constexpr std::uint32_t kMemoryBytesAt = 8, kAddressAt = 12, kFileBytesAt = 16, kFileOffsetAt = 20, kCharacteristicsAt = 36;
 constexpr std::uint32_t kReadableData = 0x40000040; // IMAGE_SCN_MEM_READ | IMAGE_SCN_CNT_INITIALIZED_DATA
 constexpr std::uint32_t kSectionStep = 64 << 10;
-constexpr std::uint32_t kAlignmentMax = 64 << 20;
+constexpr std::uint32_t kFileAlignmentMax = 64 << 10; // by the format
+constexpr std::uint32_t kSectionAlignmentMax = 16 << 20;
 
 template <std::unsigned_integral T> T load(std::string_view bytes, std::size_t at) {
   T value = 0;
@@ -72,9 +73,10 @@ Expected<PeHeader> read_headers(std::string_view file, const std::string& place)
 bool is_power_of_two(std::uint32_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
 Expected<void> check_sizes(const PeHeader& header, std::uint64_t table_end, std::string_view file, const std::string& place) {
-  for (const std::uint32_t alignment : {header.section_alignment, header.file_alignment})
-    if (!is_power_of_two(alignment) || alignment > kAlignmentMax)
-      return bad(place, fmt::format("alignment {} is no power of two, or absurdly large", alignment));
+  if (!is_power_of_two(header.file_alignment) || header.file_alignment > kFileAlignmentMax)
+    return bad(place, fmt::format("file alignment {} is no power of two up to 64 KiB", header.file_alignment));
+  if (!is_power_of_two(header.section_alignment) || header.section_alignment > kSectionAlignmentMax)
+    return bad(place, fmt::format("section alignment {} is no power of two up to 16 MiB", header.section_alignment));
   if (header.header_bytes > file.size() || header.header_bytes < table_end)
     return bad(place, fmt::format("its headers end at byte {}, its section table at {}, the file at {}", header.header_bytes,
                                   table_end, file.size()));
