@@ -16,6 +16,8 @@ TEST(FloorRule, IncludesThatGoUpAreFound) {
               ElementsAre("ductl/commands/up.cpp:1: ductl/ may not include engine/sampler.hpp"));
   EXPECT_EQ(floor_complaints("netboot/http/a.cpp", "#include \"netboot/dhcp/packet.hpp\"\n").size(), 1u);
   EXPECT_EQ(floor_complaints("agent/a.cpp", "#include \"netboot/dhcp/packet.hpp\"\n").size(), 1u);
+  EXPECT_EQ(floor_complaints("agent/a.cpp", "#include \"netboot/image/cpio.hpp\"\n").size(), 1u);
+  EXPECT_EQ(floor_complaints("netboot/image/modules/a.cpp", "#include \"netboot/image/files.hpp\"\n").size(), 1u);
   EXPECT_EQ(floor_complaints("engine/a.cpp", "#include \"agent/store/slice_store.hpp\"\n").size(), 1u);
   EXPECT_EQ(floor_complaints("weights/a.cpp", "#include \"tests/x.hpp\"\n").size(), 1u);
 }
@@ -27,6 +29,10 @@ TEST(FloorRule, IncludesThatGoDownAreFine) {
                   "#include \"weights/slice.hpp\"\n#include <vector>\n"),
               IsEmpty());
   EXPECT_THAT(floor_complaints("tests/a.cpp", "#include \"sample.hpp\"\n"), IsEmpty());
+}
+
+TEST(FloorRule, TheAgentFindsItsModulesWithTheImagesOwnCode) {
+  EXPECT_THAT(floor_complaints("agent/a.cpp", "#include \"netboot/image/modules/modalias.hpp\"\n"), IsEmpty());
 }
 
 TEST(FloorRule, PathsBeginAtTheRoot) {
