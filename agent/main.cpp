@@ -4,6 +4,7 @@
 #include "agent/client/flock_key.hpp"
 #include "agent/client/process_log.hpp"
 #include "agent/control_server.hpp"
+#include "agent/kernels/select.hpp"
 #include "agent/transport/udp_transport.hpp"
 #include "inventory/inventory.hpp"
 #include "inventory/version.hpp"
