@@ -7,12 +7,12 @@
 
 namespace ductl::agent {
 
-static_assert(kTokensMax >= wire::kTokensMax, "a request must fit one kernel call");
+static_assert(kCallTokensMax >= wire::kTokensMax, "a request must fit one kernel call");
 
 namespace {
 
 // Slices a call: with few tokens as many as still let frames in often enough, with many as share a row panel of the sums.
-std::uint32_t group_size(int tokens) { return tokens <= 3 ? 4 : static_cast<std::uint32_t>(kGroupMax); }
+std::uint32_t group_size(int tokens) { return tokens <= 3 ? 4 : static_cast<std::uint32_t>(kCallSlicesMax); }
 
 } // namespace
 
@@ -93,8 +93,8 @@ int ExpertCompute::prepare_job(std::size_t expert, wire::ReplyBuffer& reply) {
 
 // The kernel adds into a guard of its own each time: 2^62 ("not finite") four times over would wrap to nothing.
 void ExpertCompute::apply_slices(std::span<const ActiveSlice> slices, const std::byte* next, int tokens, int hidden, int rung) {
-  std::array<const std::byte*, kGroupMax> bytes{};
-  std::array<float, kGroupMax> guard_factor{};
+  std::array<const std::byte*, kCallSlicesMax> bytes{};
+  std::array<float, kCallSlicesMax> guard_factor{};
   for (std::size_t i = 0; i < slices.size(); ++i) {
     bytes[i] = slices[i].bytes;
     guard_factor[i] = std::ldexp(slices[i].guard_factor, -8 * rung);

@@ -11,15 +11,15 @@
 
 namespace ductl::agent {
 
-inline constexpr int kTokensMax = 512; // of one call
-inline constexpr int kGroupMax = 8;    // slices of one call
+inline constexpr int kCallTokensMax = 512; // of one call
+inline constexpr int kCallSlicesMax = 8;    // slices of one call
 
 struct ExpertJob {
   weights::TileFormat format = weights::TileFormat::NineBit;
   const std::byte* const* slices = nullptr; // [count], stored form, 64-byte aligned
-  int count = 1;                            // 1..kGroupMax
+  int count = 1;                            // 1..kCallSlicesMax
   int hidden = 0;                           // a multiple of 32
-  int tokens = 0;                           // 1..kTokensMax
+  int tokens = 0;                           // 1..kCallTokensMax
   const float* const* x = nullptr;          // [tokens] -> [hidden] hidden state
   const float* weight = nullptr;            // [tokens] router weight, folded into h
   const float* fixed_scale = nullptr;       // [ceil(hidden/128)] 2^(exponent - 8 * rung)

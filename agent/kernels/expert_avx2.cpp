@@ -413,7 +413,7 @@ template <int T> DUCTL_INLINE void down_step(const float* w, const float* h, flo
 // Rows outermost: 32 rows of all tokens' sums stay near while every slice adds to them.
 template <class D> void down_batch(const ExpertJob& job, const Shape& shape, Ahead<D>& ahead, float* w, const float* h) {
   const std::size_t slice_floats = static_cast<std::size_t>(kChannels) * static_cast<std::size_t>(job.tokens);
-  float scale[kGroupMax];
+  float scale[kCallSlicesMax];
   for (int row = 0, panel = 0; row < job.hidden; row += kRows, ++panel) {
     for (int number = 0; number < job.count; ++number) {
       ahead.step();

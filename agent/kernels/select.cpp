@@ -13,7 +13,7 @@ namespace ductl::agent {
 
 // 32 rows x 128 columns of decoded weights, then a token's 32 gate and up sums and its 16 values of h of each slice.
 std::size_t kernel_scratch_floats(int tokens_max) {
-  return 32 * 128 + static_cast<std::size_t>(tokens_max) * (32 + 16 * static_cast<std::size_t>(kGroupMax));
+  return 32 * 128 + static_cast<std::size_t>(tokens_max) * (32 + 16 * static_cast<std::size_t>(kCallSlicesMax));
 }
 
 std::span<const ExpertKernels* const> all_kernels() {

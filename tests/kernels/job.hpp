@@ -87,7 +87,7 @@ public:
   }
 
   // Tokens [first, first + count) of this job, `group` slices a call.
-  void run(const ExpertKernels& kernels, int first, int count, int group = kGroupMax) {
+  void run(const ExpertKernels& kernels, int first, int count, int group = kCallSlicesMax) {
     std::vector<const float*> x;
     std::vector<std::int32_t*> y;
     for (int t = first; t < first + count; ++t) {
@@ -95,8 +95,8 @@ public:
       y.push_back(y_[static_cast<std::size_t>(t)].data());
     }
     for (int begin = 0; begin < count_; begin += group) {
-      const std::byte* slices[kGroupMax];
-      float guard_factor[kGroupMax];
+      const std::byte* slices[kCallSlicesMax];
+      float guard_factor[kCallSlicesMax];
       const int some = std::min(group, count_ - begin);
       for (int i = 0; i < some; ++i) {
         slices[i] = slice(begin + i);

@@ -94,7 +94,7 @@ TEST(Kernels, all_tables_give_the_same_bits_for_every_batch_size_and_group) {
       for (const ExpertKernels* kernels : vector_kernels())
         for (int tokens = 1; tokens <= kTokens; ++tokens) {
           wide.clear();
-          const int group = 1 + tokens % kGroupMax;
+          const int group = 1 + tokens % kCallSlicesMax;
           for (int first = 0; first < kTokens; first += tokens)
             wide.run(*kernels, first, std::min(tokens, kTokens - first), group);
           ASSERT_EQ(wide.y_, scalar.y_) << kernels->name << ", hidden " << hidden << ", batches of " << tokens;
@@ -106,9 +106,9 @@ TEST(Kernels, all_tables_give_the_same_bits_for_every_batch_size_and_group) {
 TEST(Kernels, a_prompt_of_512_tokens_has_the_bits_of_its_tokens_alone) {
   NEEDS_AVX2();
   for (const ExpertKernels* kernels : vector_kernels()) {
-    Job together(96, kTokensMax, 24, 5), alone(96, kTokensMax, 24, 5);
-    together.run(*kernels, 0, kTokensMax);
-    for (int t = 0; t < kTokensMax; ++t) alone.run(*kernels, t, 1, 1);
+    Job together(96, kCallTokensMax, 24, 5), alone(96, kCallTokensMax, 24, 5);
+    together.run(*kernels, 0, kCallTokensMax);
+    for (int t = 0; t < kCallTokensMax; ++t) alone.run(*kernels, t, 1, 1);
     EXPECT_EQ(together.y_, alone.y_);
     EXPECT_EQ(together.guard_, alone.guard_);
   }
