@@ -124,7 +124,10 @@ const char* agent_usage() {
          "  --log FILE           log file (rotated: 5 of 4 MiB)\n"
          "  --ready-fd N         inherited descriptor for one line of JSON: ready with its ports, or an error\n"
          "  --memory-limit B     most bytes of slices to hold\n"
-         "  --help, --version\n";
+         "  --help, --version\n"
+         "\n"
+         "duck-agent bench [--set-mib N] [--samples N]\n"
+         "  What the kernels reach of this machine's memory and arithmetic, as JSON; `ductl bench kernels` shows it.\n";
 }
 
 } // namespace ductl::agent

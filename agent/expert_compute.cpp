@@ -1,12 +1,20 @@
 #include "agent/expert_compute.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 
 namespace ductl::agent {
 
-static_assert(kTokensMax == wire::kTokensMax, "a request must fit one kernel call");
+static_assert(kCallTokensMax >= wire::kTokensMax, "a request must fit one kernel call");
+
+namespace {
+
+// Slices a call: with few tokens as many as still let frames in often enough, with many as share a row panel of the sums.
+std::uint32_t group_size(int tokens) { return tokens <= 3 ? 4 : static_cast<std::uint32_t>(kCallSlicesMax); }
+
+} // namespace
 
 ExpertCompute::ExpertCompute(const ExpertKernels& kernels, int tokens_max)
     : kernels_(kernels),
@@ -24,7 +32,7 @@ void ExpertCompute::reserve(int hidden, int experts_max) {
   if (row != row_) {
     row_ = row;
     hidden_states_ = wire::AlignedArray<float>(row * static_cast<std::size_t>(tokens_max_));
-    scratch_ = wire::AlignedArray<float>(kernel_scratch_floats(hidden, tokens_max_));
+    scratch_ = wire::AlignedArray<float>(kernel_scratch_floats(tokens_max_));
     fixed_scale_ =
         wire::AlignedArray<float>((static_cast<std::size_t>(hidden) + weights::kScaleBlock - 1) / weights::kScaleBlock);
   }
@@ -84,19 +92,34 @@ int ExpertCompute::prepare_job(std::size_t expert, wire::ReplyBuffer& reply) {
 }
 
 // The kernel adds into a guard of its own each time: 2^62 ("not finite") four times over would wrap to nothing.
-void ExpertCompute::apply_slice(const ActiveSlice& slice, int tokens, int hidden, int rung) {
+void ExpertCompute::apply_slices(std::span<const ActiveSlice> slices, const std::byte* next, int tokens, int hidden, int rung) {
+  std::array<const std::byte*, kCallSlicesMax> bytes{};
+  std::array<float, kCallSlicesMax> guard_factor{};
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    bytes[i] = slices[i].bytes;
+    guard_factor[i] = std::ldexp(slices[i].guard_factor, -8 * rung);
+  }
   std::fill_n(slice_guard_.begin(), tokens, 0u);
-  kernels_.slice_forward({.slice = slice.bytes,
-                          .hidden = hidden,
-                          .tokens = tokens,
-                          .x = x_.data(),
-                          .weight = weight_.data(),
-                          .fixed_scale = fixed_scale_.data(),
-                          .guard_factor = std::ldexp(slice.guard_factor, -8 * rung),
-                          .y = y_.data(),
-                          .guard = slice_guard_.data(),
-                          .scratch = scratch_.data()});
+  kernels_.forward({.slices = bytes.data(),
+                    .count = static_cast<int>(slices.size()),
+                    .hidden = hidden,
+                    .tokens = tokens,
+                    .x = x_.data(),
+                    .weight = weight_.data(),
+                    .fixed_scale = fixed_scale_.data(),
+                    .guard_factor = guard_factor.data(),
+                    .y = y_.data(),
+                    .guard = slice_guard_.data(),
+                    .scratch = scratch_.data(),
+                    .next = next});
   for (int i = 0; i < tokens; ++i) guard_[token_[i]] = wire::add_guards(guard_[token_[i]], slice_guard_[i]);
+}
+
+int ExpertCompute::next_chosen(const ActiveLayer& layer, std::size_t expert) const {
+  while (expert + 1 < layer.first.size() &&
+         (first_[expert] == first_[expert + 1] || layer.first[expert] == layer.first[expert + 1]))
+    ++expert;
+  return expert + 1 < layer.first.size() ? static_cast<int>(expert) : -1;
 }
 
 int ExpertCompute::run(const wire::RequestView& request, const ActiveLayer& layer, int hidden, int rung, wire::ReplyBuffer& reply,
@@ -104,22 +127,29 @@ int ExpertCompute::run(const wire::RequestView& request, const ActiveLayer& laye
   load_hidden(request);
   scale_fixed_point(layer, rung);
   std::fill_n(guard_.begin(), request.shape().tokens, 0u);
-  int slices = 0;
+  int applied = 0;
   Instant last = now();
-  for (std::size_t expert = 0; expert + 1 < layer.first.size(); ++expert) {
-    if (first_[expert] == first_[expert + 1]) continue;
-    const int tokens = prepare_job(expert, reply);
-    for (std::uint32_t s = layer.first[expert]; s < layer.first[expert + 1]; ++s) {
-      apply_slice(layer.slices[s], tokens, hidden, rung);
-      ++slices;
+  for (int expert = next_chosen(layer, 0); expert >= 0;) {
+    const auto chosen = static_cast<std::size_t>(expert);
+    const int tokens = prepare_job(chosen, reply), following = next_chosen(layer, chosen + 1);
+    const std::uint32_t end = layer.first[chosen + 1];
+    for (std::uint32_t s = layer.first[chosen]; s < end;) {
+      const std::uint32_t count = std::min(end - s, group_size(tokens));
+      const std::byte* next = s + count < end  ? layer.slices[s + count].bytes
+                              : following >= 0 ? layer.slices[layer.first[static_cast<std::size_t>(following)]].bytes
+                                               : nullptr;
+      apply_slices(std::span(layer.slices).subspan(s, count), next, tokens, hidden, rung);
+      s += count;
+      applied += static_cast<int>(count);
       const Instant time = now();
       if (time - last < kBetween) continue;
       last = time;
       if (!between(time)) return -1;
     }
+    expert = following;
   }
   for (int t = 0; t < request.shape().tokens; ++t) reply.set_guard(t, guard_[t]);
-  return slices;
+  return applied;
 }
 
 } // namespace ductl::agent

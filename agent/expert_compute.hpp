@@ -11,6 +11,7 @@
 #include "inventory/clock.hpp"
 
 #include <functional>
+#include <span>
 #include <vector>
 
 namespace ductl::agent {
@@ -38,7 +39,9 @@ private:
   void load_hidden(const wire::RequestView& request);
   void scale_fixed_point(const ActiveLayer& layer, int rung);
   int prepare_job(std::size_t expert, wire::ReplyBuffer& reply);
-  void apply_slice(const ActiveSlice& slice, int tokens, int hidden, int rung);
+  void apply_slices(std::span<const ActiveSlice> slices, const std::byte* next, int tokens, int hidden, int rung);
+  // The first expert from `expert` on that is chosen and has slices here; -1: there is none.
+  [[nodiscard]] int next_chosen(const ActiveLayer& layer, std::size_t expert) const;
 
   const ExpertKernels& kernels_;
   int tokens_max_;

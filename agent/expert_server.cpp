@@ -20,7 +20,7 @@ constexpr int kIntakeBurstsMax = 64;                            // of one intake
 
 struct ExpertServer::Impl {
   Impl(Transport& transport_in, SliceStore& store_in, const ExpertKernels& kernels)
-      : transport(transport_in), store(store_in), compute(kernels, kTokensMax) {}
+      : transport(transport_in), store(store_in), compute(kernels, wire::kTokensMax) {}
 
   void run() {
     while (!stopping.load(std::memory_order_acquire)) {
@@ -51,7 +51,7 @@ struct ExpertServer::Impl {
                          .duck = session.duck,
                          .bf16_hidden = session.bf16_hidden,
                          .hidden = hidden,
-                         .tokens_max = kTokensMax,
+                         .tokens_max = wire::kTokensMax,
                          .mtu = transport.mtu()});
     if (session.tag == 0) return;
     spdlog::info("data plane: session {:016x}, epoch {}, duck {}, hidden {} ({})", session.tag, session.epoch, session.duck,

@@ -1,9 +1,11 @@
 // duck-agent: puts the parts of a duck together, and ends them in order on SIGTERM, SIGINT or a power-off.
 #include "agent/agent_options.hpp"
+#include "agent/bench/bench_command.hpp"
 #include "agent/client/control_messages.hpp"
 #include "agent/client/flock_key.hpp"
 #include "agent/client/process_log.hpp"
 #include "agent/control_server.hpp"
+#include "agent/kernels/select.hpp"
 #include "agent/transport/udp_transport.hpp"
 #include "inventory/inventory.hpp"
 #include "inventory/version.hpp"
@@ -20,7 +22,10 @@
 #include <csignal>
 #include <cstdio>
 #include <random>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace ductl::agent {
 
@@ -159,4 +164,8 @@ int main_of_agent(int argc, char** argv) {
 
 } // namespace ductl::agent
 
-int main(int argc, char** argv) { return ductl::agent::main_of_agent(argc, argv); }
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "bench") return ductl::agent::bench::run_bench(std::span(words).subspan(1));
+  return ductl::agent::main_of_agent(argc, argv);
+}

@@ -14,4 +14,15 @@ namespace ductl {
   return f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
 
+// Gracemont and its successors (Intel N-series and other chips that have nothing but efficiency cores): 256-bit integer
+// operations are two each there, and single-ported where they cross lanes. Models by Intel's family and model numbers.
+[[nodiscard]] inline bool cpu_splits_wide_integers() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0 || ebx != signature_INTEL_ebx) return false;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
+  const unsigned family = (eax >> 8) & 15, model = ((eax >> 4) & 15) | ((eax >> 12) & 0xF0);
+  constexpr unsigned kAlderLakeN = 0xBE, kSierraForest = 0xAF, kGrandRidge = 0xB6;
+  return family == 6 && (model == kAlderLakeN || model == kSierraForest || model == kGrandRidge);
+}
+
 } // namespace ductl

@@ -54,12 +54,12 @@ void slice_norms(const std::byte* slice, int hidden, SliceNorms& out) {
     const std::size_t place = sizeof(float) * static_cast<std::size_t>(block);
     float lane[kTileRows] = {};
     for (int tile = 8 * block; tile < std::min(8 * (block + 1), hidden / 16); ++tile)
-      add_squares(slice + layout.panel + static_cast<std::size_t>(tile) * kTileBytes, lane);
+      add_squares(slice + layout.panel_tile(tile), lane);
     out.gate += scaled_sum(lane, kSliceChannels, slice + layout.gate_scale + place);
     out.up += scaled_sum(lane + kSliceChannels, kSliceChannels, slice + layout.up_scale + place);
     std::fill(std::begin(lane), std::end(lane), 0.0f);
     for (int tile = 4 * block; tile < std::min(4 * (block + 1), hidden / 32); ++tile)
-      add_squares(slice + layout.down + static_cast<std::size_t>(tile) * kTileBytes, lane);
+      add_squares(slice + layout.down_tile(tile), lane);
     out.down[static_cast<std::size_t>(block)] = scaled_sum(lane, kTileRows, slice + layout.down_scale + place);
   }
 }

@@ -98,7 +98,7 @@ Expected<void> pack_panel(const PreparedExpert& expert, const SliceLayout& layou
     if (auto ok = encode_rows(expert.weights.up, expert.up_scale[block], channel, column, kSliceChannels, tile, kSliceChannels);
         !ok)
       return ok;
-    store_tile(tile, out + layout.panel + static_cast<std::size_t>(column / kTileColumns) * kTileBytes);
+    store_tile(tile, out + layout.panel_tile(column / kTileColumns));
   }
   return {};
 }
@@ -109,7 +109,7 @@ Expected<void> pack_down(const PreparedExpert& expert, const SliceLayout& layout
   for (int row = 0; row < layout.hidden; row += kTileRows) {
     const auto block = static_cast<std::size_t>(row / kScaleBlock * channel_blocks + channel / kScaleBlock);
     if (auto ok = encode_rows(expert.weights.down, expert.down_scale[block], row, channel, kTileRows, tile, 0); !ok) return ok;
-    store_tile(tile, out + layout.down + static_cast<std::size_t>(row / kTileRows) * kTileBytes);
+    store_tile(tile, out + layout.down_tile(row / kTileRows));
   }
   return {};
 }

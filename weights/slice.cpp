@@ -34,17 +34,18 @@ Expected<void> check_limits(const ModelConfig& config) {
 
 } // namespace
 
-SliceLayout slice_layout(int hidden) {
+SliceLayout slice_layout(int hidden, TileFormat format) {
   SliceLayout layout;
   layout.hidden = hidden;
+  layout.format = format;
   layout.scale_blocks = (hidden + kScaleBlock - 1) / kScaleBlock;
   const std::size_t scale_bytes = sizeof(float) * static_cast<std::size_t>(layout.scale_blocks);
   layout.gate_scale = 0;
   layout.up_scale = scale_bytes;
   layout.down_scale = 2 * scale_bytes;
   layout.panel = round_up(3 * scale_bytes, kSliceAlignment);
-  layout.down = layout.panel + static_cast<std::size_t>(hidden / 16) * kTileBytes;
-  layout.bytes = layout.down + static_cast<std::size_t>(hidden / 32) * kTileBytes;
+  layout.down = layout.panel_tile(hidden / kTileColumns);
+  layout.bytes = layout.down_tile(hidden / kTileRows);
   return layout;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "weights/model_config.hpp"
+#include "weights/tile.hpp"
 
 #include <compare>
 #include <cstddef>
@@ -16,7 +17,6 @@ namespace ductl::weights {
 
 inline constexpr int kSliceChannels = 16;
 inline constexpr int kScaleBlock = 128; // rows and columns that share a scale
-inline constexpr std::size_t kTileBytes = 576;
 inline constexpr std::size_t kSliceAlignment = 64;
 
 struct SliceId {
@@ -27,6 +27,7 @@ struct SliceId {
 // Where the parts of a stored slice lie. All offsets from the slice's first byte, all multiples of 64.
 struct SliceLayout {
   int hidden = 0;
+  TileFormat format = TileFormat::NineBit;
   int scale_blocks = 0;       // ceil(hidden / 128)
   std::size_t gate_scale = 0; // float[scale_blocks]
   std::size_t up_scale = 0;   // float[scale_blocks] (directly behind)
@@ -34,8 +35,11 @@ struct SliceLayout {
   std::size_t panel = 0;      // hidden/16 tiles; tile rows 0-15 gate, 16-31 up
   std::size_t down = 0;       // hidden/32 tiles; rows 32p..32p+31 x the 16 channels
   std::size_t bytes = 0;
+
+  [[nodiscard]] std::size_t panel_tile(int number) const { return panel + static_cast<std::size_t>(number) * tile_bytes(format); }
+  [[nodiscard]] std::size_t down_tile(int number) const { return down + static_cast<std::size_t>(number) * tile_bytes(format); }
 };
-[[nodiscard]] SliceLayout slice_layout(int hidden); // hidden a multiple of 32
+[[nodiscard]] SliceLayout slice_layout(int hidden, TileFormat format = TileFormat::NineBit); // hidden a multiple of 32
 
 // Decoder layers: the model's own and, behind them, those that predict further tokens (MTP), which are built the same way.
 [[nodiscard]] constexpr int decoder_layers(const ModelConfig& config) { return config.layers + config.mtp_layers; }

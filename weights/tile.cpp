@@ -29,4 +29,9 @@ void store_tile(const TileCodes& codes, std::byte* tile) {
   }
 }
 
+void store_tile(const TileE4m3& codes, std::byte* tile) {
+  for (int r = 0; r < kTileRows; ++r)
+    for (int i = 0; i < kTileColumns; ++i) tile[32 * i + r] = std::byte{turned_e4m3(codes.code[r][i])};
+}
+
 } // namespace ductl::weights

@@ -1,45 +1,48 @@
-// Expert kernels: one slice applied to a few tokens. Bits and order: docs/slices.md.
+// Expert kernels: slices of one expert applied to a few tokens. Bits and order: docs/slices.md; what they cost: docs/kernels.md.
 //
-// Free functions behind a table that is chosen once at start. No allocation, no logging, no globals. The AVX2 and the
-// scalar table give the same bits for every input, batch size and token position.
+// Free functions behind a table that is chosen once at start. No allocation, no logging, no globals. All tables give the same
+// bits for every input, batch size, token position and number of slices a call.
 #pragma once
 
-#include "inventory/error.hpp"
+#include "weights/tile_format.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace ductl::agent {
 
-inline constexpr int kTokensMax = 64; // of one slice_forward call (and so of one round)
+inline constexpr int kCallTokensMax = 512; // of one call
+inline constexpr int kCallSlicesMax = 8;    // slices of one call
 
-struct SliceJob {
-  const std::byte* slice = nullptr;   // stored form, 64-byte aligned
-  int hidden = 0;                     // a multiple of 32
-  int tokens = 0;                     // 1..kTokensMax
-  const float* const* x = nullptr;    // [tokens] -> [hidden] hidden state
-  const float* weight = nullptr;      // [tokens] router weight, folded into h
-  const float* fixed_scale = nullptr; // [ceil(hidden/128)] 2^(exponent - 8 * rung)
-  float guard_factor = 0;             // max |down weight| * scale * fixed_scale of this slice, see slice_guard_factor
-  std::int32_t* const* y = nullptr;   // [tokens] -> [hidden], added to (wraps; the guard tells)
-  std::uint64_t* guard = nullptr;     // [tokens], ceil(guard_factor * |h|_1) added; 2^62 when not finite
-  float* scratch = nullptr;           // kernel_scratch_floats(hidden, tokens) floats, 64-byte aligned
+struct ExpertJob {
+  weights::TileFormat format = weights::TileFormat::NineBit;
+  const std::byte* const* slices = nullptr; // [count], stored form, 64-byte aligned
+  int count = 1;                            // 1..kCallSlicesMax
+  int hidden = 0;                           // a multiple of 32
+  int tokens = 0;                           // 1..kCallTokensMax
+  const float* const* x = nullptr;          // [tokens] -> [hidden] hidden state
+  const float* weight = nullptr;            // [tokens] router weight, folded into h
+  const float* fixed_scale = nullptr;       // [ceil(hidden/128)] 2^(exponent - 8 * rung)
+  const float* guard_factor = nullptr;      // [count] max |down weight| * scale * fixed_scale, see slice_guard_factor
+  std::int32_t* const* y = nullptr;         // [tokens] -> [hidden], added to (wraps; the guard tells)
+  std::uint64_t* guard = nullptr;           // [tokens], ceil(guard_factor * |h|_1) of each slice added; 2^62 when not finite
+  float* scratch = nullptr;                 // kernel_scratch_floats(tokens) floats, 64-byte aligned
+  const std::byte* next = nullptr;          // the slice that the next call begins with: its head is prefetched. May be null
 };
 
 struct ExpertKernels {
-  const char* name; // "avx2", "scalar"
-  void (*slice_forward)(const SliceJob& job);
+  const char* name; // "avx2-128", "avx2-256", "scalar"
+  void (*forward)(const ExpertJob& job);
 };
 
-[[nodiscard]] std::size_t kernel_scratch_floats(int hidden, int tokens_max);
+[[nodiscard]] std::size_t kernel_scratch_floats(int tokens_max);
 // The largest |down weight| * down scale * fixed_scale over the slice's rows; rounded up. Computed once per slice and rung 0;
 // for rung r multiply by 2^(-8r).
-[[nodiscard]] float slice_guard_factor(const std::byte* slice, int hidden, const float* fixed_scale);
+[[nodiscard]] float slice_guard_factor(const std::byte* slice, int hidden, weights::TileFormat format, const float* fixed_scale);
 
 [[nodiscard]] const ExpertKernels& scalar_kernels();
-[[nodiscard]] const ExpertKernels& avx2_kernels(); // only where cpu_has_avx2()
-// $DUCTL_KERNELS = "scalar" or "avx2" forces one (kUsage for another name, and for what this CPU lacks); else the best that this
-// CPU has. Never null.
-[[nodiscard]] Expected<const ExpertKernels*> select_kernels();
+// 128-bit decoding suits cores that split wide integer operations (Gracemont: Intel N100), 256-bit decoding the others.
+[[nodiscard]] const ExpertKernels& avx2_narrow_kernels(); // only where cpu_has_avx2()
+[[nodiscard]] const ExpertKernels& avx2_wide_kernels();   // likewise
 
 } // namespace ductl::agent

@@ -1,9 +1,14 @@
 // AVX2 kernels over the 32-row tile. Bits and order: docs/slices.md; the scalar table is the oracle.
 //
-// A tile column is 32 bytes, one a row: unpacking (plane bit 7, byte) gives 8 halves a register, vcvtph2ps the weights.
-// Up to three tokens the weights are used where they are decoded, in registers. From four on a block of 32 rows x 128
-// columns is decoded once into scratch (16 KiB, it stays in L1) and three tokens at a time run over it.
-// One sequential stream a slice: every line is prefetched once, 24 tiles ahead, on into whatever lies behind the slice.
+// A tile column is 32 weights, one a row. A decoder turns it into four registers of floats; there are four decoders, for two
+// formats and two widths, and everything else is written once over them. Up to three tokens the weights are used where they are
+// decoded, in registers. From four on a block of 32 rows x 128 columns is decoded once into scratch (16 KiB, it stays in L1) and
+// three tokens at a time run over it.
+//
+// The order of work over a call's slices: the panel of one after the other, then their down tiles together, row panel by row
+// panel. Every line is prefetched once, 24 tiles ahead in that order, through all ends, on into the slice that comes next.
+//
+// This file is compiled for instructions that not every machine has, so it includes nothing that other files share code with.
 #include "agent/kernels/expert.hpp"
 #include "agent/kernels/guard.hpp"
 #include "agent/kernels/silu_constants.hpp"
@@ -13,63 +18,193 @@
 #include <immintrin.h>
 
 #define DUCTL_INLINE static inline __attribute__((always_inline))
+#define DUCTL_INLINE_MEMBER inline __attribute__((always_inline))
 
 namespace ductl::agent {
 
 namespace {
 
 constexpr int kRows = 32, kTileColumns = 16, kBlock = 128, kChannels = 16;
-constexpr std::size_t kTile = 576, kPlane = 64;
-constexpr std::size_t kPrefetchAhead = 24 * kTile;
+constexpr int kTilesAhead = 24; // 12 to 14 KB
+constexpr std::size_t kLine = 64;
 
-struct Views {
-  const float *gate_scale, *up_scale, *down_scale;
-  const std::byte *panel, *down;
-};
+// --- decoders: a tile's columns in order, eight rows a register
 
-// slice_layout() again, because this file may not include other headers; a test compares the two.
-Views views_of(const SliceJob& job) {
-  const auto blocks = static_cast<std::size_t>((job.hidden + kBlock - 1) / kBlock);
-  const auto* scales = reinterpret_cast<const float*>(job.slice);
-  const std::byte* panel = job.slice + (3 * blocks * sizeof(float) + 63) / 64 * 64;
-  return {scales, scales + blocks, scales + 2 * blocks, panel,
-          panel + static_cast<std::size_t>(job.hidden / kTileColumns) * kTile};
-}
-
-DUCTL_INLINE void prefetch_tile(const std::byte* tile) {
-  const auto* ahead = reinterpret_cast<const char*>(tile) + kPrefetchAhead;
-#pragma GCC unroll 9
-  for (int line = 0; line < 9; ++line) _mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
-}
-
-// Eight halves -> floats.
-DUCTL_INLINE __m256 widen(__m128i halves) { return _mm256_cvtph_ps(halves); }
-
-// The weights of one tile column, eight rows a register. `plane` holds the low mantissa bits, the current column's in bit 7.
 struct Column {
   __m256 rows[4];
 };
 
-DUCTL_INLINE Column decode(const std::byte* body, __m128i plane_low, __m128i plane_high) {
-  const __m128i top = _mm_set1_epi8(static_cast<char>(0x80));
-  const __m128i low = _mm_load_si128(reinterpret_cast<const __m128i*>(body));
-  const __m128i high = _mm_load_si128(reinterpret_cast<const __m128i*>(body + 16));
-  const __m128i bit_low = _mm_and_si128(plane_low, top), bit_high = _mm_and_si128(plane_high, top);
-  return {{widen(_mm_unpacklo_epi8(bit_low, low)), widen(_mm_unpackhi_epi8(bit_low, low)),
-           widen(_mm_unpacklo_epi8(bit_high, high)), widen(_mm_unpackhi_epi8(bit_high, high))}};
+DUCTL_INLINE __m256 widen(__m128i halves) { return _mm256_cvtph_ps(halves); }
+DUCTL_INLINE __m128i load16(const std::byte* at) { return _mm_load_si128(reinterpret_cast<const __m128i*>(at)); }
+DUCTL_INLINE __m256i load32(const std::byte* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
+
+// Halves from their low and high bytes; 128-bit operations throughout.
+DUCTL_INLINE Column joined(__m128i low_0, __m128i high_0, __m128i low_16, __m128i high_16) {
+  return {{widen(_mm_unpacklo_epi8(low_0, high_0)), widen(_mm_unpackhi_epi8(low_0, high_0)),
+           widen(_mm_unpacklo_epi8(low_16, high_16)), widen(_mm_unpackhi_epi8(low_16, high_16))}};
+}
+
+// The same from 32 bytes at once: unpacking works within each half of a register.
+DUCTL_INLINE Column joined(__m256i low, __m256i high) {
+  const __m256i first = _mm256_unpacklo_epi8(low, high), second = _mm256_unpackhi_epi8(low, high);
+  return {{widen(_mm256_castsi256_si128(first)), widen(_mm256_castsi256_si128(second)), widen(_mm256_extracti128_si256(first, 1)),
+           widen(_mm256_extracti128_si256(second, 1))}};
+}
+
+// fp9: the plane holds the low mantissa bits, the current column's in bit 7; one plane serves eight columns.
+struct Fp9Narrow {
+  static constexpr std::size_t kTile = 576;
+  static constexpr float kUnit = 1;
+  __m128i plane_0, plane_16;
+  DUCTL_INLINE_MEMBER void begin(const std::byte* tile, int half) {
+    plane_0 = load16(tile + 32 * half);
+    plane_16 = load16(tile + 32 * half + 16);
+  }
+  DUCTL_INLINE_MEMBER Column next(const std::byte* tile, int column) {
+    const __m128i top = _mm_set1_epi8(static_cast<char>(0x80));
+    const std::byte* body = tile + 64 + 32 * column;
+    const Column w = joined(_mm_and_si128(plane_0, top), load16(body), _mm_and_si128(plane_16, top), load16(body + 16));
+    plane_0 = _mm_add_epi8(plane_0, plane_0);
+    plane_16 = _mm_add_epi8(plane_16, plane_16);
+    return w;
+  }
+};
+
+struct Fp9Wide {
+  static constexpr std::size_t kTile = 576;
+  static constexpr float kUnit = 1;
+  __m256i plane;
+  DUCTL_INLINE_MEMBER void begin(const std::byte* tile, int half) { plane = load32(tile + 32 * half); }
+  DUCTL_INLINE_MEMBER Column next(const std::byte* tile, int column) {
+    const __m256i top = _mm256_set1_epi8(static_cast<char>(0x80));
+    const Column w = joined(_mm256_and_si256(plane, top), load32(tile + 64 + 32 * column));
+    plane = _mm256_add_epi8(plane, plane);
+    return w;
+  }
+};
+
+// e4m3: the byte doubled has the low mantissa bit on top; without that bit it is the high byte of a half 2^8 times too small.
+struct E4m3Narrow {
+  static constexpr std::size_t kTile = 512;
+  static constexpr float kUnit = 256;
+  DUCTL_INLINE_MEMBER void begin(const std::byte*, int) {}
+  DUCTL_INLINE_MEMBER Column next(const std::byte* tile, int column) {
+    const __m128i top = _mm_set1_epi8(static_cast<char>(0x80)), rest = _mm_set1_epi8(static_cast<char>(0xBF));
+    const __m128i b_0 = load16(tile + 32 * column), b_16 = load16(tile + 32 * column + 16);
+    return joined(_mm_and_si128(_mm_add_epi8(b_0, b_0), top), _mm_and_si128(b_0, rest),
+                  _mm_and_si128(_mm_add_epi8(b_16, b_16), top), _mm_and_si128(b_16, rest));
+  }
+};
+
+struct E4m3Wide {
+  static constexpr std::size_t kTile = 512;
+  static constexpr float kUnit = 256;
+  DUCTL_INLINE_MEMBER void begin(const std::byte*, int) {}
+  DUCTL_INLINE_MEMBER Column next(const std::byte* tile, int column) {
+    const __m256i top = _mm256_set1_epi8(static_cast<char>(0x80)), rest = _mm256_set1_epi8(static_cast<char>(0xBF));
+    const __m256i b = load32(tile + 32 * column);
+    return joined(_mm256_and_si256(_mm256_add_epi8(b, b), top), _mm256_and_si256(b, rest));
+  }
+};
+
+// --- a call's slices, and the walk over their tiles
+
+// slice_layout() again, because this file may not include it; a test compares the two.
+struct Shape {
+  std::size_t scale_bytes, panel, down; // offsets in a slice
+  int panel_tiles, down_tiles;
+};
+
+template <class D> Shape shape_of(const ExpertJob& job) {
+  const auto blocks = static_cast<std::size_t>((job.hidden + kBlock - 1) / kBlock);
+  Shape shape{};
+  shape.scale_bytes = blocks * sizeof(float);
+  shape.panel = (3 * shape.scale_bytes + kLine - 1) / kLine * kLine;
+  shape.panel_tiles = job.hidden / kTileColumns;
+  shape.down_tiles = job.hidden / kRows;
+  shape.down = shape.panel + static_cast<std::size_t>(shape.panel_tiles) * D::kTile;
+  return shape;
+}
+
+DUCTL_INLINE void prefetch_line(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
+
+// Runs kTilesAhead tiles ahead of the work, one tile a step. Scales are fetched where their slice's panel begins.
+template <class D> class Ahead {
+public:
+  Ahead(const ExpertJob& job, const Shape& shape) : job_(job), shape_(shape) {
+    at_ = job.slices[0] + shape.panel;
+    left_ = shape.panel_tiles;
+    for (int i = 0; i < kTilesAhead; ++i) move(); // the call before has fetched these
+  }
+
+  DUCTL_INLINE_MEMBER void step() {
+#pragma GCC unroll 9
+    for (std::size_t line = 0; line < D::kTile / kLine; ++line) prefetch_line(at_ + kLine * line);
+    move();
+  }
+
+private:
+  DUCTL_INLINE_MEMBER void move() {
+    at_ += D::kTile;
+    if (--left_ == 0) turn();
+  }
+
+  // At the end of a stretch of neighbouring tiles: a panel, or one tile of down where several slices alternate.
+  __attribute__((noinline)) void turn() {
+    if (++slice_ < job_.count && !in_down_) return begin_panel(job_.slices[slice_]);
+    if (!in_down_) in_down_ = true, slice_ = 0, row_ = 0;
+    if (slice_ == job_.count) slice_ = 0, ++row_;
+    if (row_ == shape_.down_tiles) {
+      row_ = 0; // whatever is stepped beyond the next slice's head reads on behind it
+      left_ = 1 << 30;
+      at_ = job_.next != nullptr ? job_.next + shape_.panel : at_;
+      if (job_.next != nullptr) fetch_scales(job_.next);
+      return;
+    }
+    at_ = job_.slices[slice_] + shape_.down + static_cast<std::size_t>(row_) * D::kTile;
+    left_ = 1;
+  }
+
+  void begin_panel(const std::byte* slice) {
+    fetch_scales(slice);
+    at_ = slice + shape_.panel;
+    left_ = shape_.panel_tiles;
+  }
+
+  void fetch_scales(const std::byte* slice) const {
+    for (std::size_t line = 0; line < shape_.panel; line += kLine) prefetch_line(slice + line);
+  }
+
+  const ExpertJob& job_;
+  const Shape& shape_;
+  const std::byte* at_;
+  int left_, slice_ = 0, row_ = 0;
+  bool in_down_ = false;
+};
+
+DUCTL_INLINE const float* scales(const std::byte* slice, const Shape& shape, int which) {
+  return reinterpret_cast<const float*>(slice + shape.scale_bytes * static_cast<std::size_t>(which));
+}
+
+// --- sums
+
+template <int T> DUCTL_INLINE void clear(__m256 (&acc)[T][4]) {
+#pragma GCC unroll 3
+  for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) acc[t][v] = _mm256_setzero_ps();
+  }
 }
 
 // acc[token][rows] += tile * x, columns in order.
-template <int T> DUCTL_INLINE void tile_fma(const std::byte* tile, const float* const* x, int column, __m256 (&acc)[T][4]) {
+template <class D, int T>
+DUCTL_INLINE void tile_fma(const std::byte* tile, const float* const* x, int column, __m256 (&acc)[T][4]) {
+  D decoder;
   for (int half = 0; half < 2; ++half) {
-    __m128i plane_low = _mm_load_si128(reinterpret_cast<const __m128i*>(tile + 32 * half));
-    __m128i plane_high = _mm_load_si128(reinterpret_cast<const __m128i*>(tile + 32 * half + 16));
-    const std::byte* body = tile + kPlane + 256 * half;
+    decoder.begin(tile, half);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      const Column w = decode(body + 32 * j, plane_low, plane_high);
-      plane_low = _mm_add_epi8(plane_low, plane_low);
-      plane_high = _mm_add_epi8(plane_high, plane_high);
+      const Column w = decoder.next(tile, 8 * half + j);
 #pragma GCC unroll 3
       for (int t = 0; t < T; ++t) {
         const __m256 value = _mm256_broadcast_ss(x[t] + column + 8 * half + j);
@@ -107,13 +242,7 @@ template <int T> DUCTL_INLINE void add_fixed(const __m256 (&acc)[T][4], float sc
   }
 }
 
-template <int T> DUCTL_INLINE void clear(__m256 (&acc)[T][4]) {
-#pragma GCC unroll 3
-  for (int t = 0; t < T; ++t) {
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) acc[t][v] = _mm256_setzero_ps();
-  }
-}
+// --- SwiGLU
 
 __m256 silu(__m256 gate) {
   using namespace silu;
@@ -145,7 +274,7 @@ float l1_norm(__m256 low, __m256 high) {
 }
 
 // h = (silu(gate) * up) * weight, and the guard.
-void activate(const SliceJob& job, const float* total, float* h) {
+void activate(const ExpertJob& job, float guard_factor, const float* total, float* h) {
   for (int t = 0; t < job.tokens; ++t) {
     const float* sums = total + kRows * t;
     const __m256 weight = _mm256_set1_ps(job.weight[t]);
@@ -153,58 +282,66 @@ void activate(const SliceJob& job, const float* total, float* h) {
     const __m256 high = _mm256_mul_ps(_mm256_mul_ps(silu(_mm256_load_ps(sums + 8)), _mm256_load_ps(sums + 24)), weight);
     _mm256_store_ps(h + kChannels * t, low);
     _mm256_store_ps(h + kChannels * t + 8, high);
-    add_to_guard(job.guard[t], job.guard_factor * l1_norm(low, high));
+    add_to_guard(job.guard[t], guard_factor * l1_norm(low, high));
   }
 }
 
 // --- up to three tokens: decoded where they are used
 
-template <int T> void panel_fused(const SliceJob& job, const Views& views, float* total) {
+template <class D, int T>
+void panel_fused(const ExpertJob& job, const Shape& shape, const std::byte* slice, Ahead<D>& ahead, float* total) {
   for (int i = 0; i < kRows * T; ++i) total[i] = 0;
-  const std::byte* tile = views.panel;
+  const float *gate = scales(slice, shape, 0), *up = scales(slice, shape, 1);
+  const std::byte* tile = slice + shape.panel;
   for (int column = 0, block = 0; column < job.hidden; ++block) {
     __m256 acc[T][4];
     clear(acc);
     const int end = column + kBlock < job.hidden ? column + kBlock : job.hidden;
-    for (; column < end; column += kTileColumns, tile += kTile) {
-      prefetch_tile(tile);
-      tile_fma<T>(tile, job.x, column, acc);
+    for (; column < end; column += kTileColumns, tile += D::kTile) {
+      ahead.step();
+      tile_fma<D, T>(tile, job.x, column, acc);
     }
-    end_block<T>(acc, views.gate_scale[block], views.up_scale[block], total);
+    end_block<T>(acc, gate[block] * D::kUnit, up[block] * D::kUnit, total);
   }
 }
 
-template <int T> void down_fused(const SliceJob& job, const Views& views, const float* h) {
-  const float* rows[T];
-  for (int t = 0; t < T; ++t) rows[t] = h + kChannels * t;
-  const std::byte* tile = views.down;
-  for (int row = 0; row < job.hidden; row += kRows, tile += kTile) {
-    prefetch_tile(tile);
-    __m256 acc[T][4];
-    clear(acc);
-    tile_fma<T>(tile, rows, 0, acc);
-    add_fixed<T>(acc, views.down_scale[row / kBlock] * job.fixed_scale[row / kBlock], job.y, row);
+// h is [slice][token][channels].
+template <class D, int T> void down_fused(const ExpertJob& job, const Shape& shape, Ahead<D>& ahead, const float* h) {
+  for (int row = 0, panel = 0; row < job.hidden; row += kRows, ++panel) {
+    for (int number = 0; number < job.count; ++number) {
+      const std::byte* slice = job.slices[number];
+      const float* from[T];
+#pragma GCC unroll 3
+      for (int t = 0; t < T; ++t) from[t] = h + kChannels * (T * number + t);
+      ahead.step();
+      __m256 acc[T][4];
+      clear(acc);
+      tile_fma<D, T>(slice + shape.down + static_cast<std::size_t>(panel) * D::kTile, from, 0, acc);
+      add_fixed<T>(acc, scales(slice, shape, 2)[row / kBlock] * D::kUnit * job.fixed_scale[row / kBlock], job.y, row);
+    }
   }
 }
 
-template <int T> void forward_fused(const SliceJob& job, const Views& views, float* total, float* h) {
-  panel_fused<T>(job, views, total);
-  activate(job, total, h);
-  down_fused<T>(job, views, h);
+template <class D, int T> void forward_fused(const ExpertJob& job) {
+  const Shape shape = shape_of<D>(job);
+  Ahead<D> ahead(job, shape);
+  float *total = job.scratch, *h = total + kRows * T;
+  for (int number = 0; number < job.count; ++number) {
+    panel_fused<D, T>(job, shape, job.slices[number], ahead, total);
+    activate(job, job.guard_factor[number], total, h + kChannels * T * number);
+  }
+  down_fused<D, T>(job, shape, ahead, h);
 }
 
 // --- four tokens and more: decoded once into scratch, [column][32 rows]
 
-void decode_tile(const std::byte* tile, float* out) {
+template <class D> void decode_tile(const std::byte* tile, float* out) {
+  D decoder;
   for (int half = 0; half < 2; ++half) {
-    __m128i plane_low = _mm_load_si128(reinterpret_cast<const __m128i*>(tile + 32 * half));
-    __m128i plane_high = _mm_load_si128(reinterpret_cast<const __m128i*>(tile + 32 * half + 16));
-    const std::byte* body = tile + kPlane + 256 * half;
+    decoder.begin(tile, half);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j, out += kRows) {
-      const Column w = decode(body + 32 * j, plane_low, plane_high);
-      plane_low = _mm_add_epi8(plane_low, plane_low);
-      plane_high = _mm_add_epi8(plane_high, plane_high);
+      const Column w = decoder.next(tile, 8 * half + j);
 #pragma GCC unroll 4
       for (int v = 0; v < 4; ++v) _mm256_store_ps(out + 8 * v, w.rows[v]);
     }
@@ -240,16 +377,18 @@ void panel_step(const float* w, int columns, const float* const* x, int column, 
   end_block<T>(acc, gate_scale, up_scale, total);
 }
 
-void panel_batch(const SliceJob& job, const Views& views, float* w, float* total) {
+template <class D>
+void panel_batch(const ExpertJob& job, const Shape& shape, const std::byte* slice, Ahead<D>& ahead, float* w, float* total) {
   for (int i = 0; i < kRows * job.tokens; ++i) total[i] = 0;
-  const std::byte* tile = views.panel;
+  const float *gates = scales(slice, shape, 0), *ups = scales(slice, shape, 1);
+  const std::byte* tile = slice + shape.panel;
   for (int column = 0, block = 0; column < job.hidden; column += kBlock, ++block) {
     const int columns = column + kBlock < job.hidden ? kBlock : job.hidden - column;
-    for (int c = 0; c < columns; c += kTileColumns, tile += kTile) {
-      prefetch_tile(tile);
-      decode_tile(tile, w + kRows * c);
+    for (int c = 0; c < columns; c += kTileColumns, tile += D::kTile) {
+      ahead.step();
+      decode_tile<D>(tile, w + kRows * c);
     }
-    const float gate = views.gate_scale[block], up = views.up_scale[block];
+    const float gate = gates[block] * D::kUnit, up = ups[block] * D::kUnit;
     for (int t = 0; t < job.tokens;) {
       const int step = next_tokens(job.tokens - t);
       if (step == 3)
@@ -261,51 +400,75 @@ void panel_batch(const SliceJob& job, const Views& views, float* w, float* total
   }
 }
 
-template <int T> void down_step(const float* w, const float* h, float scale, std::int32_t* const* y, int row) {
-  const float* rows[T];
+template <int T> DUCTL_INLINE void down_step(const float* w, const float* h, float scale, std::int32_t* const* y, int row) {
+  const float* from[T];
 #pragma GCC unroll 3
-  for (int t = 0; t < T; ++t) rows[t] = h + kChannels * t;
+  for (int t = 0; t < T; ++t) from[t] = h + kChannels * t;
   __m256 acc[T][4];
   clear(acc);
-  block_fma<T>(w, kChannels, rows, 0, acc);
+  block_fma<T>(w, kChannels, from, 0, acc);
   add_fixed<T>(acc, scale, y, row);
 }
 
-void down_batch(const SliceJob& job, const Views& views, float* w, const float* h) {
-  const std::byte* tile = views.down;
-  for (int row = 0; row < job.hidden; row += kRows, tile += kTile) {
-    prefetch_tile(tile);
-    decode_tile(tile, w);
-    const float scale = views.down_scale[row / kBlock] * job.fixed_scale[row / kBlock];
+// Rows outermost: 32 rows of all tokens' sums stay near while every slice adds to them.
+template <class D> void down_batch(const ExpertJob& job, const Shape& shape, Ahead<D>& ahead, float* w, const float* h) {
+  const std::size_t slice_floats = static_cast<std::size_t>(kChannels) * static_cast<std::size_t>(job.tokens);
+  float scale[kCallSlicesMax];
+  for (int row = 0, panel = 0; row < job.hidden; row += kRows, ++panel) {
+    for (int number = 0; number < job.count; ++number) {
+      ahead.step();
+      decode_tile<D>(job.slices[number] + shape.down + static_cast<std::size_t>(panel) * D::kTile,
+                     w + kRows * kChannels * number);
+      scale[number] = scales(job.slices[number], shape, 2)[row / kBlock] * D::kUnit * job.fixed_scale[row / kBlock];
+    }
     for (int t = 0; t < job.tokens;) {
       const int step = next_tokens(job.tokens - t);
-      if (step == 3)
-        down_step<3>(w, h + kChannels * t, scale, job.y + t, row);
-      else
-        down_step<2>(w, h + kChannels * t, scale, job.y + t, row);
+      for (int number = 0; number < job.count; ++number) {
+        const float* from = h + slice_floats * static_cast<std::size_t>(number) + static_cast<std::size_t>(kChannels * t);
+        const float* decoded = w + kRows * kChannels * number;
+        if (step == 3)
+          down_step<3>(decoded, from, scale[number], job.y + t, row);
+        else
+          down_step<2>(decoded, from, scale[number], job.y + t, row);
+      }
       t += step;
     }
   }
 }
 
-void slice_forward(const SliceJob& job) {
-  const Views views = views_of(job);
+template <class D> void forward_batch(const ExpertJob& job) {
+  const Shape shape = shape_of<D>(job);
+  Ahead<D> ahead(job, shape);
   float *w = job.scratch, *total = w + kRows * kBlock, *h = total + kRows * job.tokens;
-  switch (job.tokens) {
-  case 1: return forward_fused<1>(job, views, total, h);
-  case 2: return forward_fused<2>(job, views, total, h);
-  case 3: return forward_fused<3>(job, views, total, h);
-  default: break;
+  for (int number = 0; number < job.count; ++number) {
+    panel_batch<D>(job, shape, job.slices[number], ahead, w, total);
+    activate(job, job.guard_factor[number], total, h + static_cast<std::ptrdiff_t>(kChannels) * job.tokens * number);
   }
-  panel_batch(job, views, w, total);
-  activate(job, total, h);
-  down_batch(job, views, w, h);
+  down_batch<D>(job, shape, ahead, w, h);
+}
+
+template <class D> void forward_in(const ExpertJob& job) {
+  switch (job.tokens) {
+  case 1: return forward_fused<D, 1>(job);
+  case 2: return forward_fused<D, 2>(job);
+  case 3: return forward_fused<D, 3>(job);
+  default: return forward_batch<D>(job);
+  }
+}
+
+template <class Fp9, class E4m3> void forward(const ExpertJob& job) {
+  job.format == weights::TileFormat::NineBit ? forward_in<Fp9>(job) : forward_in<E4m3>(job);
 }
 
 } // namespace
 
-const ExpertKernels& avx2_kernels() {
-  static constexpr ExpertKernels kTable{"avx2", slice_forward};
+const ExpertKernels& avx2_narrow_kernels() {
+  static constexpr ExpertKernels kTable{"avx2-128", forward<Fp9Narrow, E4m3Narrow>};
+  return kTable;
+}
+
+const ExpertKernels& avx2_wide_kernels() {
+  static constexpr ExpertKernels kTable{"avx2-256", forward<Fp9Wide, E4m3Wide>};
   return kTable;
 }
 

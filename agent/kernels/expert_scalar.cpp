@@ -2,7 +2,6 @@
 #include "agent/kernels/expert.hpp"
 #include "agent/kernels/guard.hpp"
 #include "agent/kernels/silu_constants.hpp"
-#include "weights/fp9.hpp"
 #include "weights/slice.hpp"
 #include "weights/tile.hpp"
 
@@ -20,17 +19,21 @@ constexpr int kPanelRows = 2 * weights::kSliceChannels;
 struct Views {
   weights::SliceLayout layout;
   const float *gate_scale, *up_scale, *down_scale; // slices are 64-byte aligned and so are their parts
-  const std::byte *panel, *down;
+  const std::byte* slice;
+  float guard_factor;
+  float unit; // e4m3 weights enter the sums 2^8 times too small, their scales 2^8 times too large
 };
 
-Views views_of(const SliceJob& job) {
-  const weights::SliceLayout layout = weights::slice_layout(job.hidden);
+Views views_of(const ExpertJob& job, int number) {
+  const weights::SliceLayout layout = weights::slice_layout(job.hidden, job.format);
+  const std::byte* slice = job.slices[number];
   return {layout,
-          reinterpret_cast<const float*>(job.slice + layout.gate_scale),
-          reinterpret_cast<const float*>(job.slice + layout.up_scale),
-          reinterpret_cast<const float*>(job.slice + layout.down_scale),
-          job.slice + layout.panel,
-          job.slice + layout.down};
+          reinterpret_cast<const float*>(slice + layout.gate_scale),
+          reinterpret_cast<const float*>(slice + layout.up_scale),
+          reinterpret_cast<const float*>(slice + layout.down_scale),
+          slice,
+          job.guard_factor[number],
+          job.format == weights::TileFormat::EightBit ? 256.0f : 1.0f};
 }
 
 float silu(float gate) {
@@ -50,16 +53,15 @@ float silu(float gate) {
 }
 
 // gate and up of every token: total[token][tile row].
-void panel_products(const SliceJob& job, const Views& views, float* total) {
+void panel_products(const ExpertJob& job, const Views& views, float* total) {
   std::fill(total, total + job.tokens * kPanelRows, 0.0f);
   for (int block = 0; block < views.layout.scale_blocks; ++block) {
     const int begin = block * weights::kScaleBlock, end = std::min(begin + weights::kScaleBlock, job.hidden);
     for (int row = 0; row < kPanelRows; ++row) {
       float w[weights::kScaleBlock];
       for (int c = begin; c < end; ++c)
-        w[c - begin] = weights::fp9_value(
-            weights::tile_code(views.panel + static_cast<std::size_t>(c / 16) * weights::kTileBytes, row, c % 16));
-      const float scale = row < weights::kSliceChannels ? views.gate_scale[block] : views.up_scale[block];
+        w[c - begin] = weights::tile_value(views.slice + views.layout.panel_tile(c / 16), job.format, row, c % 16) / views.unit;
+      const float scale = (row < weights::kSliceChannels ? views.gate_scale[block] : views.up_scale[block]) * views.unit;
       for (int t = 0; t < job.tokens; ++t) {
         float acc = 0;
         for (int c = begin; c < end; ++c) acc = std::fma(w[c - begin], job.x[t][c], acc);
@@ -78,12 +80,12 @@ float l1_norm(const float* h) {
   return lane[0];
 }
 
-void activate(const SliceJob& job, const float* total, float* h) {
+void activate(const ExpertJob& job, const Views& views, const float* total, float* h) {
   for (int t = 0; t < job.tokens; ++t) {
     const float *gate = total + t * kPanelRows, *up = gate + weights::kSliceChannels;
     float* out = h + t * weights::kSliceChannels;
     for (int c = 0; c < weights::kSliceChannels; ++c) out[c] = (silu(gate[c]) * up[c]) * job.weight[t];
-    add_to_guard(job.guard[t], job.guard_factor * l1_norm(out));
+    add_to_guard(job.guard[t], views.guard_factor * l1_norm(out));
   }
 }
 
@@ -93,13 +95,13 @@ std::int32_t to_fixed(float value) {
   return static_cast<std::int32_t>(std::nearbyint(value));
 }
 
-void down_products(const SliceJob& job, const Views& views, const float* h) {
+void down_products(const ExpertJob& job, const Views& views, const float* h) {
   for (int row = 0; row < job.hidden; ++row) {
-    const std::byte* tile = views.down + static_cast<std::size_t>(row / 32) * weights::kTileBytes;
+    const std::byte* tile = views.slice + views.layout.down_tile(row / 32);
     const int block = row / weights::kScaleBlock;
-    const float scale = views.down_scale[block] * job.fixed_scale[block];
+    const float scale = views.down_scale[block] * views.unit * job.fixed_scale[block];
     float w[weights::kSliceChannels];
-    for (int c = 0; c < weights::kSliceChannels; ++c) w[c] = weights::fp9_value(weights::tile_code(tile, row % 32, c));
+    for (int c = 0; c < weights::kSliceChannels; ++c) w[c] = weights::tile_value(tile, job.format, row % 32, c) / views.unit;
     for (int t = 0; t < job.tokens; ++t) {
       float acc = 0;
       for (int c = 0; c < weights::kSliceChannels; ++c) acc = std::fma(w[c], h[t * weights::kSliceChannels + c], acc);
@@ -109,18 +111,20 @@ void down_products(const SliceJob& job, const Views& views, const float* h) {
   }
 }
 
-void slice_forward(const SliceJob& job) {
-  const Views views = views_of(job);
-  float *total = job.scratch, *h = job.scratch + job.tokens * kPanelRows;
-  panel_products(job, views, total);
-  activate(job, total, h);
-  down_products(job, views, h);
+void forward(const ExpertJob& job) {
+  for (int number = 0; number < job.count; ++number) {
+    const Views views = views_of(job, number);
+    float *total = job.scratch, *h = job.scratch + job.tokens * kPanelRows;
+    panel_products(job, views, total);
+    activate(job, views, total, h);
+    down_products(job, views, h);
+  }
 }
 
 } // namespace
 
 const ExpertKernels& scalar_kernels() {
-  static constexpr ExpertKernels kTable{"scalar", slice_forward};
+  static constexpr ExpertKernels kTable{"scalar", forward};
   return kTable;
 }
 

@@ -2,7 +2,6 @@
 
 #include "agent/kernels/expert.hpp"
 #include "weights/fixed_point.hpp"
-#include "weights/fp9.hpp"
 #include "weights/slice.hpp"
 #include "weights/tile.hpp"
 
@@ -15,8 +14,9 @@ namespace ductl::agent {
 
 namespace {
 
-// Largest magnitude code of a down tile. Lanes of 16 bits, so that the loop vectorises.
-int largest_code(const std::byte* tile) {
+// Largest magnitude code of a down tile; codes of both formats are in the order of their values. Lanes of 16 bits, so that the
+// loops vectorise.
+std::int16_t largest_fp9(const std::byte* tile) {
   std::int16_t largest[weights::kTileRows] = {};
   for (int column = 0; column < weights::kTileColumns; ++column) {
     const std::byte* plane = tile + 32 * (column / 8);
@@ -31,6 +31,21 @@ int largest_code(const std::byte* tile) {
   return *std::max_element(largest, largest + weights::kTileRows);
 }
 
+std::int16_t largest_e4m3(const std::byte* tile) {
+  std::int16_t largest[weights::kTileRows] = {};
+  for (int column = 0; column < weights::kTileColumns; ++column)
+    for (int r = 0; r < weights::kTileRows; ++r) {
+      const int byte = std::to_integer<int>(tile[32 * column + r]);
+      largest[r] = std::max(largest[r], static_cast<std::int16_t>((byte & 0x3F) << 1 | ((byte >> 6) & 1)));
+    }
+  return *std::max_element(largest, largest + weights::kTileRows);
+}
+
+float largest_weight(const std::byte* tile, weights::TileFormat format) {
+  return format == weights::TileFormat::NineBit ? weights::fp9_value(static_cast<weights::Fp9>(largest_fp9(tile)))
+                                                : weights::e4m3_value(static_cast<std::uint8_t>(largest_e4m3(tile)));
+}
+
 } // namespace
 
 void add_to_guard(std::uint64_t& guard, float bound) {
@@ -43,17 +58,17 @@ void add_to_guard(std::uint64_t& guard, float bound) {
   guard = weights::add_guards(guard, whole);
 }
 
-float slice_guard_factor(const std::byte* slice, int hidden, const float* fixed_scale) {
-  const weights::SliceLayout layout = weights::slice_layout(hidden);
+float slice_guard_factor(const std::byte* slice, int hidden, weights::TileFormat format, const float* fixed_scale) {
+  const weights::SliceLayout layout = weights::slice_layout(hidden, format);
   double factor = 0;
   for (int block = 0; block < layout.scale_blocks; ++block) {
     const int tile_end = std::min((block + 1) * 4, hidden / 32);
-    int code = 0;
+    float weight = 0;
     for (int tile = block * 4; tile < tile_end; ++tile)
-      code = std::max(code, largest_code(slice + layout.down + static_cast<std::size_t>(tile) * weights::kTileBytes));
+      weight = std::max(weight, largest_weight(slice + layout.down_tile(tile), format));
     float down_scale;
     std::memcpy(&down_scale, slice + layout.down_scale + sizeof(float) * static_cast<std::size_t>(block), sizeof down_scale);
-    const double largest = double{weights::fp9_value(static_cast<weights::Fp9>(code))} * std::fabs(double{down_scale});
+    const double largest = double{weight} * std::fabs(double{down_scale});
     factor = std::max(factor, largest * double{fixed_scale[block]});
   }
   // 2^-19 covers every rounding between here and the sum (fewer than 32 of 2^-24 each); then up to the next float.

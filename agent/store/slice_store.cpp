@@ -93,7 +93,7 @@ public:
     if (!slice.bytes)
       return fail(ErrorCode::kModelDoesNotFit, "the system gives no memory for " + name_of(id), {}, "use more ducks");
     std::memcpy(slice.bytes.get(), bytes.data(), bytes.size());
-    slice.guard_factor = slice_guard_factor(slice.bytes.get(), hidden, scales->data());
+    slice.guard_factor = slice_guard_factor(slice.bytes.get(), hidden, weights::TileFormat::NineBit, scales->data());
     const std::lock_guard lock(mutex_);
     if (arena != arena_)
       return fail(ErrorCode::kAgentRefused, "the model changed while " + name_of(id) + " was stored", {}, "send it again");

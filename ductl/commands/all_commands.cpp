@@ -1,5 +1,6 @@
 #include "ductl/commands/all_commands.hpp"
 
+#include "ductl/commands/bench.hpp"
 #include "ductl/commands/chat.hpp"
 #include "ductl/commands/down.hpp"
 #include "ductl/commands/model.hpp"
@@ -21,6 +22,7 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   add_down(app, context);
   add_validate(app, context);
   add_model(app, context);
+  add_bench(app, context);
   add_version(app, context);
 }
 

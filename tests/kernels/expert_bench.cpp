@@ -63,7 +63,7 @@ struct Bench {
       : hidden(hidden_size),
         slice_bytes(weights::slice_layout(hidden).bytes),
         count(kPoolBytes / slice_bytes),
-        job(hidden, kTokensMax, 7),
+        job(hidden, kCallTokensMax, 7),
         pool(test::aligned<std::byte>(count * slice_bytes + 65536)),
         stream_pool(test::aligned<std::byte>(kPoolBytes + 65536)) {
     for (std::size_t i = 0; i < count; ++i) std::memcpy(pool.get() + i * slice_bytes, job.slice_.get(), slice_bytes);

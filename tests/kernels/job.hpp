@@ -1,11 +1,12 @@
 // A slice with its activations, ready to run, for kernel tests and the benchmark.
 #pragma once
 
-#include "agent/kernels/expert.hpp"
+#include "agent/kernels/select.hpp"
 #include "weights/fixed_point.hpp"
 #include "weights/slice.hpp"
 #include "weights/tile.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -25,9 +26,11 @@ template <class T> Aligned<T> aligned(std::size_t count) {
   return Aligned<T>(memory);
 }
 
-// Random finite codes of a gaussian-like spread, random scales; a valid slice without a checkpoint.
-inline void fill_random_slice(std::byte* slice, int hidden, std::mt19937& random) {
-  const weights::SliceLayout layout = weights::slice_layout(hidden);
+using weights::TileFormat;
+
+// Random finite weights of a gaussian-like spread, random scales; a valid slice without a checkpoint.
+inline void fill_random_slice(std::byte* slice, int hidden, std::mt19937& random, TileFormat format = TileFormat::NineBit) {
+  const weights::SliceLayout layout = weights::slice_layout(hidden, format);
   std::memset(slice, 0, layout.panel);
   std::uniform_real_distribution<float> scale(0.0005f, 0.002f);
   for (int i = 0; i < 3 * layout.scale_blocks; ++i) {
@@ -38,22 +41,32 @@ inline void fill_random_slice(std::byte* slice, int hidden, std::mt19937& random
   std::vector<weights::Fp9> pool(4096);
   for (weights::Fp9& code : pool) code = weights::fp9_round(gauss(random));
   weights::TileCodes codes;
-  for (std::size_t at = layout.panel; at < layout.bytes; at += weights::kTileBytes) {
+  weights::TileE4m3 bytes;
+  for (std::size_t at = layout.panel; at < layout.bytes; at += weights::tile_bytes(format)) {
     for (auto& row : codes.code)
       for (weights::Fp9& code : row) code = pool[random() % pool.size()];
-    weights::store_tile(codes, slice + at);
+    for (auto& row : bytes.code)
+      for (std::uint8_t& code : row) {
+        code = static_cast<std::uint8_t>(random());
+        if (weights::e4m3_is_nan(code)) code ^= 1;
+      }
+    format == TileFormat::NineBit ? weights::store_tile(codes, slice + at) : weights::store_tile(bytes, slice + at);
   }
 }
 
+// `count` slices of one expert.
 class Job {
 public:
-  Job(int hidden, int tokens_max, unsigned seed)
+  Job(int hidden, int tokens_max, unsigned seed, int count = 1, TileFormat format = TileFormat::NineBit)
       : hidden_(hidden),
         tokens_max_(tokens_max),
-        slice_(aligned<std::byte>(weights::slice_layout(hidden).bytes)),
-        scratch_(aligned<float>(kernel_scratch_floats(hidden, tokens_max))),
+        count_(count),
+        format_(format),
+        bytes_(weights::slice_layout(hidden, format).bytes),
+        slice_(aligned<std::byte>(bytes_ * static_cast<std::size_t>(count))),
+        scratch_(aligned<float>(kernel_scratch_floats(tokens_max))),
         random_(seed) {
-    fill_random_slice(slice_.get(), hidden, random_);
+    for (int i = 0; i < count; ++i) fill_random_slice(slice(i), hidden, random_, format);
     std::normal_distribution<float> gauss(0, 1);
     std::uniform_real_distribution<float> weight(0.05f, 1.0f);
     for (int t = 0; t < tokens_max; ++t) {
@@ -66,25 +79,48 @@ public:
     clear();
   }
 
+  [[nodiscard]] std::byte* slice(int number) const { return slice_.get() + bytes_ * static_cast<std::size_t>(number); }
+
   void clear() {
     y_.assign(static_cast<std::size_t>(tokens_max_), std::vector<std::int32_t>(static_cast<std::size_t>(hidden_), 0));
     guard_.assign(static_cast<std::size_t>(tokens_max_), 0);
   }
 
-  // Tokens [first, first + count) of this job.
-  void run(const ExpertKernels& kernels, int first, int count) {
-    const float* x[kTokensMax];
-    std::int32_t* y[kTokensMax];
-    for (int t = 0; t < count; ++t) {
-      x[t] = x_[static_cast<std::size_t>(first + t)].data();
-      y[t] = y_[static_cast<std::size_t>(first + t)].data();
+  // Tokens [first, first + count) of this job, `group` slices a call.
+  void run(const ExpertKernels& kernels, int first, int count, int group = kCallSlicesMax) {
+    std::vector<const float*> x;
+    std::vector<std::int32_t*> y;
+    for (int t = first; t < first + count; ++t) {
+      x.push_back(x_[static_cast<std::size_t>(t)].data());
+      y.push_back(y_[static_cast<std::size_t>(t)].data());
     }
-    kernels.slice_forward({slice_.get(), hidden_, count, x, weight_.data() + first, fixed_scale_.data(),
-                           slice_guard_factor(slice_.get(), hidden_, fixed_scale_.data()), y, guard_.data() + first,
-                           scratch_.get()});
+    for (int begin = 0; begin < count_; begin += group) {
+      const std::byte* slices[kCallSlicesMax];
+      float guard_factor[kCallSlicesMax];
+      const int some = std::min(group, count_ - begin);
+      for (int i = 0; i < some; ++i) {
+        slices[i] = slice(begin + i);
+        guard_factor[i] = slice_guard_factor(slices[i], hidden_, format_, fixed_scale_.data());
+      }
+      kernels.forward({.format = format_,
+                       .slices = slices,
+                       .count = some,
+                       .hidden = hidden_,
+                       .tokens = count,
+                       .x = x.data(),
+                       .weight = weight_.data() + first,
+                       .fixed_scale = fixed_scale_.data(),
+                       .guard_factor = guard_factor,
+                       .y = y.data(),
+                       .guard = guard_.data() + first,
+                       .scratch = scratch_.get(),
+                       .next = begin + some < count_ ? slice(begin + some) : nullptr});
+    }
   }
 
-  int hidden_, tokens_max_;
+  int hidden_, tokens_max_, count_;
+  TileFormat format_;
+  std::size_t bytes_;
   Aligned<std::byte> slice_;
   Aligned<float> scratch_;
   std::mt19937 random_;

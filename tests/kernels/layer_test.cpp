@@ -51,13 +51,22 @@ public:
   void run(std::span<const int> which, int rung, std::vector<std::int32_t>& y, std::uint64_t& guard) const {
     std::vector<float> scale;
     for (const int exponent : exponent_) scale.push_back(weights::fixed_scale(exponent, rung));
-    const auto scratch = test::aligned<float>(kernel_scratch_floats(shape_.hidden, 1));
+    const auto scratch = test::aligned<float>(kernel_scratch_floats(1));
     const float* x = x_.data();
     std::int32_t* sums = y.data();
     for (const int i : which) {
-      const float factor = slice_guard_factor(slice_at(i), shape_.hidden, scale.data());
-      select_kernels().value()->slice_forward({slice_at(i), shape_.hidden, 1, &x, &weight_[static_cast<std::size_t>(i)],
-                                               scale.data(), factor, &sums, &guard, scratch.get()});
+      const std::byte* slice = slice_at(i);
+      const float factor = slice_guard_factor(slice, shape_.hidden, weights::TileFormat::NineBit, scale.data());
+      select_kernels().value()->forward({.slices = &slice,
+                                         .hidden = shape_.hidden,
+                                         .tokens = 1,
+                                         .x = &x,
+                                         .weight = &weight_[static_cast<std::size_t>(i)],
+                                         .fixed_scale = scale.data(),
+                                         .guard_factor = &factor,
+                                         .y = &sums,
+                                         .guard = &guard,
+                                         .scratch = scratch.get()});
     }
   }
 
@@ -76,7 +85,7 @@ public:
       }
       for (int row = 0; row < shape_.hidden; ++row)
         for (int c = 0; c < 16; ++c) {
-          const std::byte* tile = slice + layout_.down + static_cast<std::size_t>(row / 32) * weights::kTileBytes;
+          const std::byte* tile = slice + layout_.down_tile(row / 32);
           y[static_cast<std::size_t>(row)] +=
               weights::fp9_value(weights::tile_code(tile, row % 32, c)) * scale_at(slice, layout_.down_scale, row / 128) * h[c];
         }
@@ -96,7 +105,7 @@ private:
     return value;
   }
   [[nodiscard]] double panel(const std::byte* slice, int row, int column, std::size_t scale) const {
-    const std::byte* tile = slice + layout_.panel + static_cast<std::size_t>(column / 16) * weights::kTileBytes;
+    const std::byte* tile = slice + layout_.panel_tile(column / 16);
     return weights::fp9_value(weights::tile_code(tile, row, column % 16)) * scale_at(slice, scale, column / 128);
   }
 

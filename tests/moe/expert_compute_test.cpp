@@ -32,7 +32,7 @@ protected:
     const auto index = store_.active();
     const agent::ActiveLayer& layer = index->layers[r.request.layer];
     EXPECT_TRUE(compute_.gather(*view, layer));
-    wire::ReplyBuffer reply(agent::kTokensMax, model_.hidden);
+    wire::ReplyBuffer reply(wire::kTokensMax, model_.hidden);
     reply.clear(r.request.tokens);
     slices_ = compute_.run(*view, layer, model_.hidden, rung, reply, &Clock::now, [](Instant) { return true; });
     reply.finish(1, static_cast<std::uint32_t>(slices_));
@@ -49,7 +49,7 @@ protected:
 
   TinyModel model_{.layers = 2, .hidden = 160, .experts = 5, .slices = 3};
   TinyStore store_{model_, 0, 1, 1};
-  agent::ExpertCompute compute_{tiny_kernels(), agent::kTokensMax};
+  agent::ExpertCompute compute_{tiny_kernels(), wire::kTokensMax};
   std::mt19937_64 random_{1};
   int slices_ = 0;
   std::vector<std::uint64_t> guards_;

@@ -208,9 +208,9 @@ TEST(FlockFfn, TokensAreLimitedByTheReceiveBuffer) {
     const auto ffn = engine::make_flock_ffn(options, tiny_manifest(kModel), tiny_config(kModel), std::move(transports));
     const int tokens = ffn->tokens_max();
     EXPECT_GE(tokens, 1);
-    EXPECT_LE(tokens, agent::kTokensMax);
+    EXPECT_LE(tokens, wire::kTokensMax);
     EXPECT_TRUE(tokens == 1 || 32 * wire::reply_bytes(tokens, kModel.hidden) <= given / 2);
-    EXPECT_TRUE(tokens == agent::kTokensMax || 32 * wire::reply_bytes(tokens + 1, kModel.hidden) > given / 2);
+    EXPECT_TRUE(tokens == wire::kTokensMax || 32 * wire::reply_bytes(tokens + 1, kModel.hidden) > given / 2);
   }
 }
 

@@ -48,7 +48,7 @@ public:
                                                                          .duck = static_cast<std::uint16_t>(d),
                                                                          .bf16_hidden = options.bf16_hidden,
                                                                          .hidden = options.model.hidden,
-                                                                         .tokens_max = agent::kTokensMax,
+                                                                         .tokens_max = wire::kTokensMax,
                                                                          .mtu = options.mtu},
                                                        options.model, options.ducks));
     }

@@ -2,6 +2,7 @@
 
 #include "agent/client/fill.hpp"
 #include "agent/expert_server.hpp"
+#include "agent/kernels/select.hpp"
 #include "agent/store/slice_store.hpp"
 #include "agent/transport/udp_transport.hpp"
 #include "weights/pack.hpp"

@@ -152,7 +152,7 @@ TEST(FloatTypes, narrowing_rounds_to_nearest_even_everywhere) {
 }
 
 TEST(Tile, every_code_comes_back_from_every_position) {
-  alignas(64) std::byte tile[kTileBytes];
+  alignas(64) std::byte tile[tile_bytes(TileFormat::NineBit)];
   for (int shift = 0; shift < kFp9Codes; ++shift) { // 512 tiles: each position sees each code
     TileCodes codes;
     for (int r = 0; r < kTileRows; ++r)
@@ -166,9 +166,9 @@ TEST(Tile, every_code_comes_back_from_every_position) {
 TEST(Tile, bits_lie_where_the_format_page_says) {
   TileCodes codes{};
   codes.code[5][11] = 0x1A7; // s=1 e=20 m=7
-  alignas(64) std::byte tile[kTileBytes];
+  alignas(64) std::byte tile[tile_bytes(TileFormat::NineBit)];
   store_tile(codes, tile);
-  for (std::size_t i = 0; i < kTileBytes; ++i) {
+  for (std::size_t i = 0; i < sizeof tile; ++i) {
     int expected = 0;
     if (i == 32 + 5) expected = 1 << (7 - 3); // h = 1, j = 3
     if (i == 64 + 32 * 11 + 5) expected = 0x1A7 >> 1;

@@ -30,11 +30,11 @@ struct Unpacked {
   double gate(int channel, int column) const { return panel(channel, column, layout.gate_scale); }
   double up(int channel, int column) const { return panel(16 + channel, column, layout.up_scale); }
   double down(int row, int channel) const {
-    const std::byte* tile = slice.data() + layout.down + static_cast<std::size_t>(row / 32) * kTileBytes;
+    const std::byte* tile = slice.data() + layout.down_tile(row / 32);
     return double{fp9_value(tile_code(tile, row % 32, channel))} * double{scale_at(slice, layout.down_scale, row / 128)};
   }
   double panel(int row, int column, std::size_t scale) const {
-    const std::byte* tile = slice.data() + layout.panel + static_cast<std::size_t>(column / 16) * kTileBytes;
+    const std::byte* tile = slice.data() + layout.panel_tile(column / 16);
     return double{fp9_value(tile_code(tile, row, column % 16))} * double{scale_at(slice, scale, column / 128)};
   }
 };

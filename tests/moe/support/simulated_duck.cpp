@@ -9,7 +9,7 @@ SimulatedDuck::SimulatedDuck(LossyNetwork& network, agent::Endpoint local, const
     : network_(network),
       local_(local),
       store_(model, session.duck, ducks, session.epoch),
-      compute_(tiny_kernels(), agent::kTokensMax) {
+      compute_(tiny_kernels(), wire::kTokensMax) {
   round_.begin_session(session);
   compute_.reserve(model.hidden, model.experts);
   network.attach(local, [this](agent::Endpoint from, std::span<const std::byte> frame) { hear(from, frame); });

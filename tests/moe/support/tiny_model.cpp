@@ -31,17 +31,21 @@ std::uint64_t guard_of(float guard_factor, float weight, std::span<const float> 
   return guard < double(wire::kGuardMax) ? static_cast<std::uint64_t>(guard) : wire::kGuardMax;
 }
 
-void slice_forward(const agent::SliceJob& job) {
+void slice_forward(const agent::ExpertJob& job, int number) {
   float c;
-  std::memcpy(&c, job.slice, sizeof c);
+  std::memcpy(&c, job.slices[number], sizeof c);
   for (int t = 0; t < job.tokens; ++t) {
     for (int i = 0; i < job.hidden; ++i) {
       const auto sum = static_cast<std::uint32_t>(job.y[t][i]) +
                        static_cast<std::uint32_t>(term(job.weight[t], c, job.x[t][i], job.fixed_scale[i / weights::kScaleBlock]));
       job.y[t][i] = static_cast<std::int32_t>(sum);
     }
-    job.guard[t] += guard_of(job.guard_factor, job.weight[t], {job.x[t], static_cast<std::size_t>(job.hidden)});
+    job.guard[t] += guard_of(job.guard_factor[number], job.weight[t], {job.x[t], static_cast<std::size_t>(job.hidden)});
   }
+}
+
+void forward(const agent::ExpertJob& job) {
+  for (int number = 0; number < job.count; ++number) slice_forward(job, number);
 }
 
 std::size_t blocks(const TinyModel& model) { return (static_cast<std::size_t>(model.hidden) + 127) / 128; }
@@ -49,7 +53,7 @@ std::size_t blocks(const TinyModel& model) { return (static_cast<std::size_t>(mo
 } // namespace
 
 const agent::ExpertKernels& tiny_kernels() {
-  static const agent::ExpertKernels kTable{.name = "tiny", .slice_forward = &slice_forward};
+  static const agent::ExpertKernels kTable{.name = "tiny", .forward = &forward};
   return kTable;
 }
 

@@ -17,7 +17,7 @@ struct TinyModel {
   int exponent = 16;
 };
 
-// A kernel table whose slice_forward adds round(weight * coefficient * x * fixed_scale) to y.
+// A kernel table whose forward adds round(weight * coefficient * x * fixed_scale) to y.
 [[nodiscard]] const agent::ExpertKernels& tiny_kernels();
 
 // What duck `duck` of `ducks` holds: every ducks-th slice. Ducks beyond the number of slices hold nothing.
