@@ -35,6 +35,7 @@ struct BootEvent {
   int port_index = -1; // where it was seen; -1 = not known
   int duck_index = -1; // -1 = none of ours
   Mac mac{};           // of the client; zero = not known
+  Ipv4 address = 0;    // of the client; 0 = not known, or none yet
   std::string file;    // FileBegun, FileSent, FileFailed
   std::string text;    // one line for a person, complete by itself: "duck01 starts to boot on port1 (UEFI PXE)"
 };

@@ -1,6 +1,7 @@
 #include "netboot/boot_file.hpp"
 
 #include "netboot/error_codes.hpp"
+#include "netboot/server/descriptor.hpp"
 
 #include <array>
 #include <cassert>
@@ -44,13 +45,6 @@ bool read_whole(int from, std::span<std::byte> into) {
   return true;
 }
 
-struct Descriptor {
-  int number;
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
-  }
-};
-
 } // namespace
 
 BootFile::~BootFile() {
@@ -93,14 +87,14 @@ Expected<std::shared_ptr<const BootFile>> BootFile::from_bytes(ByteView bytes) {
 }
 
 Expected<std::shared_ptr<const BootFile>> BootFile::from_disk(const std::filesystem::path& path) {
-  const Descriptor from{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor from(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat about {};
-  if (from.number < 0 || ::fstat(from.number, &about) != 0) return failed("cannot be opened", path.string());
+  if (!from.open() || ::fstat(from.get(), &about) != 0) return failed("cannot be opened", path.string());
   if (!S_ISREG(about.st_mode) || static_cast<std::size_t>(about.st_size) > kFileBytesMax)
     return fail(kBootFile, fmt::format("is no file of at most {} MiB", kFileBytesMax >> 20), path.string(),
                 "a boot file is a kernel, an initrd, a UKI or a loader");
   std::shared_ptr<BootFile> file(new BootFile());
-  const auto read = [&](std::span<std::byte> into) { return read_whole(from.number, into); };
+  const auto read = [&](std::span<std::byte> into) { return read_whole(from.get(), into); };
   if (auto filled = file->fill(static_cast<std::size_t>(about.st_size), read, path.string()); !filled)
     return tl::unexpected(filled.error());
   return file;

@@ -1,5 +1,7 @@
 #include "netboot/boot_script.hpp"
 
+#include "netboot/error_codes.hpp"
+
 #include <fmt/format.h>
 
 namespace ductl::netboot {
@@ -44,14 +46,31 @@ std::string boot_script(const BootPlan& plan, const BootDuck& duck, const ImageN
                      plan.kernel_arguments, boot_url(plan, duck.port_index, image.initrd), retry_lines());
 }
 
-std::string autoexec_script(const BootPlan& plan, int port_index) {
+std::string autoexec_script(const BootPlan& plan) {
+  const std::string port = plan.http_port == 80 ? "" : fmt::format(":{}", plan.http_port);
   return fmt::format("#!ipxe\n"
                      "set tries:int32 0\n"
                      "\n:start\n"
                      "ifopen netX || goto again\n"
                      "isset ${{netX/ip}} || dhcp netX || goto again\n"
-                     "chain {} || goto again\n{}",
-                     boot_url(plan, port_index, "boot/${netX/mac:hexhyp}.ipxe"), retry_lines());
+                     "chain http://${{next-server}}{}/boot/${{netX/mac:hexhyp}}.ipxe || goto again\n{}",
+                     port, retry_lines());
+}
+
+Expected<void> add_scripts(const BootPlan& plan, BootFiles& files) {
+  for (const std::string& name : {plan.names.kernel, plan.names.initrd})
+    if (!files.find(name))
+      return fail(kBootFile, fmt::format("there is no '{}' among the boot files", name), "boot files", "build the image first");
+  const ImageNames image{files.hashed_name(plan.names.kernel), files.hashed_name(plan.names.initrd)};
+  const auto add = [&](const std::string& name, const std::string& text) -> Expected<void> {
+    auto file = BootFile::from_bytes(bytes_of(text));
+    if (!file) return tl::unexpected(file.error());
+    files.add(name, std::move(*file));
+    return {};
+  };
+  for (const BootDuck& duck : plan.ducks)
+    if (auto added = add(script_name(duck.mac), boot_script(plan, duck, image)); !added) return added;
+  return add("autoexec.ipxe", autoexec_script(plan));
 }
 
 } // namespace ductl::netboot

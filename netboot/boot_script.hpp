@@ -4,6 +4,7 @@
 // stays there for ever: so each line goes on to a wait and another try, and after kTriesMax of them the box starts anew.
 #pragma once
 
+#include "netboot/boot_file.hpp"
 #include "netboot/boot_plan.hpp"
 
 #include <string>
@@ -25,7 +26,11 @@ struct ImageNames {
 // unknown, it is the one that iPXE was given. Debian kernels ignore ip= and BOOTIF=: the agent reads them.
 [[nodiscard]] std::string boot_script(const BootPlan& plan, const BootDuck& duck, const ImageNames& image);
 
-// For iPXE that asks TFTP for autoexec.ipxe before anything else: goes on to the script of the MAC it booted from.
-[[nodiscard]] std::string autoexec_script(const BootPlan& plan, int port_index);
+// For iPXE that asks TFTP for autoexec.ipxe before anything else: goes on to the script of the MAC it booted from, on the
+// server that it was sent to.
+[[nodiscard]] std::string autoexec_script(const BootPlan& plan);
+
+// Adds every duck's script and autoexec.ipxe; kernel and initrd must have been added.
+[[nodiscard]] Expected<void> add_scripts(const BootPlan& plan, BootFiles& files);
 
 } // namespace ductl::netboot

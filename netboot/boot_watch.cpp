@@ -118,8 +118,14 @@ bool BootWatch::is_news(std::map<Stranger, Instant>& told, Stranger who, Instant
 }
 
 void BootWatch::add(BootEventKind kind, int port, int duck, const Mac& mac, std::string text, Instant now) {
-  events_.push_back(
-      {.kind = kind, .when = now, .port_index = port, .duck_index = duck, .mac = mac, .file = {}, .text = std::move(text)});
+  events_.push_back({.kind = kind,
+                     .when = now,
+                     .port_index = port,
+                     .duck_index = duck,
+                     .mac = mac,
+                     .address = 0,
+                     .file = {},
+                     .text = std::move(text)});
 }
 
 } // namespace ductl::netboot

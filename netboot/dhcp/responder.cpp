@@ -315,6 +315,7 @@ void Responder::add(BootEventKind kind, const Case& c, std::string text) {
                      .port_index = c.in.port_index,
                      .duck_index = c.duck_index,
                      .mac = c.duck.mac,
+                     .address = 0,
                      .file = {},
                      .text = std::move(text)});
 }

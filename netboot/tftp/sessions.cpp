@@ -8,8 +8,6 @@ namespace {
 
 double seconds_between(Instant a, Instant b) { return std::chrono::duration<double>(b - a).count(); }
 
-std::string at(const Peer& peer) { return inventory::to_string(peer.address); }
-
 // What a client may call a file in an event's text: it is anyone's bytes.
 std::string shown(std::string_view name) {
   std::string out(name.substr(0, 80));
@@ -20,7 +18,8 @@ std::string shown(std::string_view name) {
 
 } // namespace
 
-Sessions::Sessions(const BootFiles& files, std::vector<BootEvent>& events) : files_(files), events_(events) {}
+Sessions::Sessions(const BootFiles& files, std::vector<BootEvent>& events, Namer who)
+    : files_(files), events_(events), who_(std::move(who)) {}
 
 Sessions::Opened Sessions::open(const Peer& peer, ByteView request, std::size_t block_bytes_max, Instant now) {
   const auto refuse = [&](const Refusal& refusal) {
@@ -33,13 +32,14 @@ Sessions::Opened Sessions::open(const Peer& peer, ByteView request, std::size_t 
   const auto parsed = parse_request(request);
   if (!parsed) return parsed.error().text.empty() ? Opened{} : refuse(parsed.error());
   if (const auto full = no_room(peer)) {
-    add(BootEventKind::Trouble, peer, shown(parsed->name), fmt::format("TFTP: {} has to wait: {}", at(peer), full->text), now);
+    add(BootEventKind::Trouble, peer, shown(parsed->name),
+        fmt::format("TFTP: {} has to wait: {}", who_(peer.address), full->text), now);
     return refuse(*full);
   }
   auto file = files_.find(parsed->name);
   if (!file) {
     add(BootEventKind::FileFailed, peer, shown(parsed->name),
-        fmt::format("TFTP: {} asks for '{}', which is not served", at(peer), shown(parsed->name)), now);
+        fmt::format("TFTP: {} asks for '{}', which is not served", who_(peer.address), shown(parsed->name)), now);
     return refuse({ErrorNumber::NotFound, "no such file"});
   }
   const Id id = ++last_id_;
@@ -75,7 +75,7 @@ void Sessions::fail(Id id, const std::string& why, Instant now) {
   if (found == sessions_.end()) return;
   ++counts_.failed;
   add(BootEventKind::FileFailed, found->second.peer, found->second.name,
-      fmt::format("TFTP: {} to {} ended: {}", found->second.name, at(found->second.peer), why), now);
+      fmt::format("TFTP: {} to {} ended: {}", found->second.name, who_(found->second.peer.address), why), now);
   sessions_.erase(found);
 }
 
@@ -112,13 +112,13 @@ void Sessions::settle(Id id, Instant now) {
   if (!session.told && transfer.bytes_acknowledged() != 0) {
     session.told = true;
     add(BootEventKind::FileBegun, session.peer, session.name,
-        fmt::format("{} fetches {} by TFTP", at(session.peer), session.name), now);
+        fmt::format("{} fetches {} by TFTP", who_(session.peer.address), session.name), now);
   }
   const double seconds = seconds_between(session.begun, now);
   const auto failed = [&](const std::string& why) {
     ++counts_.failed;
     add(BootEventKind::FileFailed, session.peer, session.name,
-        fmt::format("TFTP: {} to {} ended after {} of {} bytes: {}", session.name, at(session.peer),
+        fmt::format("TFTP: {} to {} ended after {} of {} bytes: {}", session.name, who_(session.peer.address),
                     transfer.bytes_acknowledged(), session.file->bytes().size(), why),
         now);
   };
@@ -128,8 +128,8 @@ void Sessions::settle(Id id, Instant now) {
   case TransferState::Sent:
     ++counts_.sent;
     add(BootEventKind::FileSent, session.peer, session.name,
-        fmt::format("{} has {} ({} bytes by TFTP in {:.1f} s)", at(session.peer), session.name, session.file->bytes().size(),
-                    seconds),
+        fmt::format("{} has {} ({} bytes by TFTP in {:.1f} s)", who_(session.peer.address), session.name,
+                    session.file->bytes().size(), seconds),
         now);
     break;
   case TransferState::Aborted: failed("the client said \"" + transfer.client_error() + "\""); break;
@@ -144,6 +144,7 @@ void Sessions::add(BootEventKind kind, const Peer& peer, const std::string& name
                      .port_index = peer.port_index,
                      .duck_index = -1,
                      .mac = {},
+                     .address = peer.address,
                      .file = name,
                      .text = std::move(text)});
 }

@@ -9,6 +9,7 @@
 #include "netboot/boot_file.hpp"
 #include "netboot/tftp/transfer.hpp"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,8 +33,9 @@ struct Counts {
 class Sessions {
 public:
   using Id = std::uint64_t;
-  // `files` and the event list must outlive this; events are appended. Events have no duck: the loop knows whose address it is.
-  Sessions(const BootFiles& files, std::vector<BootEvent>& events);
+  using Namer = std::function<std::string(Ipv4)>; // who has an address, for texts
+  // `files` and the event list must outlive this; events are appended. They have an address and no duck.
+  Sessions(const BootFiles& files, std::vector<BootEvent>& events, Namer who);
 
   // A datagram to port 69. `packets` go to the peer; with `session` from a new socket that stays the session's, without one from
   // any new socket. A request that is repeated while its transfer has not begun belongs to that transfer and opens none.
@@ -69,6 +71,7 @@ private:
 
   const BootFiles& files_;
   std::vector<BootEvent>& events_;
+  const Namer who_;
   std::map<Id, Session> sessions_;
   Id last_id_ = 0;
   Counts counts_;

@@ -64,9 +64,28 @@ TEST(BootScript, OfADuckWithoutAnAddressTakesTheOneThatIpxeHas) {
 }
 
 TEST(BootScript, AutoexecGoesOnToTheScriptOfItsMac) {
-  EXPECT_THAT(autoexec_script(sample_plan(), 1),
-              HasSubstr("chain http://10.21.2.1/boot/${netX/mac:hexhyp}.ipxe || goto again\n"));
+  BootPlan plan = sample_plan();
+  EXPECT_THAT(autoexec_script(plan), HasSubstr("chain http://${next-server}/boot/${netX/mac:hexhyp}.ipxe || goto again\n"));
+  plan.http_port = 8069;
+  EXPECT_THAT(autoexec_script(plan), HasSubstr("http://${next-server}:8069/boot/"));
   EXPECT_EQ(script_name(kMac1), "boot/52-54-00-21-01-01.ipxe");
+}
+
+TEST(BootScript, EveryDuckHasOneAmongTheFiles) {
+  const BootPlan plan = sample_plan();
+  BootFiles files;
+  files.add("vmlinuz", BootFile::from_bytes(bytes_of("k")).value());
+  const auto early = add_scripts(plan, files);
+  ASSERT_FALSE(early);
+  EXPECT_THAT(early.error().message, HasSubstr("initrd.zst"));
+  files.add("initrd.zst", BootFile::from_bytes(bytes_of("i")).value());
+  ASSERT_TRUE(add_scripts(plan, files));
+  for (const BootDuck& duck : plan.ducks) {
+    const auto script = files.find(script_name(duck.mac));
+    ASSERT_TRUE(script);
+    EXPECT_THAT(std::string(text_of(script->bytes())), HasSubstr(files.hashed_name("vmlinuz")));
+  }
+  EXPECT_TRUE(files.find("autoexec.ipxe"));
 }
 
 Bytes solicitation(const Mac& mac) {

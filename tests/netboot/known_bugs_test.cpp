@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 struct TftpLab {
-  explicit TftpLab(std::size_t size) : sessions(files, events) {
+  explicit TftpLab(std::size_t size) : sessions(files, events, [](Ipv4 a) { return inventory::to_string(a); }) {
     Bytes bytes(size);
     for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 2654435761u >> 13);
     files.add("duck.efi", BootFile::from_bytes(bytes).value());
@@ -198,7 +198,7 @@ TEST(KnownBug08, Edk2_7264_WindowsAreGranted) {
 
 TEST(KnownBug09, Netboot_50_EveryFetchOfTheScriptHasAnotherTry) {
   const BootPlan plan = sample_plan();
-  for (const std::string& script : {boot_script(plan, plan.ducks[0], {"k", "i"}), autoexec_script(plan, 0)}) {
+  for (const std::string& script : {boot_script(plan, plan.ducks[0], {"k", "i"}), autoexec_script(plan)}) {
     std::size_t fetches = 0;
     for (std::size_t at = 0; at < script.size();) {
       const std::string line = script.substr(at, script.find('\n', at) - at);

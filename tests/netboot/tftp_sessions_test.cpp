@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 struct Lab {
-  Lab() : sessions(files, events) {
+  Lab() : sessions(files, events, [](Ipv4 a) { return inventory::to_string(a); }) {
     const Bytes loader(850'000, std::byte{0x4d});
     files.add("ipxe.efi", BootFile::from_bytes(loader).value());
   }
