@@ -1,7 +1,7 @@
 #include "netboot/boot_file.hpp"
 
+#include "netboot/descriptor.hpp"
 #include "netboot/error_codes.hpp"
-#include "netboot/server/descriptor.hpp"
 
 #include <array>
 #include <cassert>

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,6 +24,14 @@ using ByteView = std::span<const std::byte>;
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 [[nodiscard]] inline ByteView bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+// Anybody's bytes as a piece of a log line: at most `length_max` of them, and '?' for what is not printable ASCII.
+[[nodiscard]] inline std::string printable(std::string_view text, std::size_t length_max) {
+  std::string out(text.substr(0, length_max));
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
+  return out;
+}
 
 class Reader {
 public:

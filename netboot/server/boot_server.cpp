@@ -1,5 +1,6 @@
 #include "netboot/server/boot_server.hpp"
 
+#include "netboot/event_limit.hpp"
 #include "netboot/ipv4_udp.hpp"
 #include "netboot/router/advertisement.hpp"
 #include "netboot/server/file_listener.hpp"
@@ -225,7 +226,7 @@ private:
       if (event.kind == BootEventKind::FileSent && event.duck_index >= 0 &&
           (file == plan_.names.kernel || file == plan_.names.uki))
         watch_.kernel_fetched(event.duck_index);
-      listener_.on_event(event);
+      if (limit_.admit(event)) listener_.on_event(event);
     }
     events_.clear();
   }
@@ -279,6 +280,7 @@ private:
   const BootFiles files_;
   BootEvents& listener_;
   std::vector<BootEvent> events_;
+  EventLimit limit_;
   BootWatch watch_;
   dhcp::Responder responder_;
   tftp::Sessions sessions_;

@@ -21,7 +21,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kHeadBytesMax = 8 * 1024;
+constexpr std::size_t kHeadBytesMax = 8 * 1024, kNameShownMax = 100;
 constexpr std::size_t kSendBytes = 256 * 1024; // at a time: then the others have their turn
 constexpr milliseconds kIdleTimeout{60'000}, kHeadTimeout{10'000}, kStallTimeout{30'000}, kLinger{2'000}, kAcceptRetry{100};
 
@@ -96,7 +96,7 @@ private:
     scan_.reset();
     answer_ = answer_file_request(head->request, head->form, shared_.files);
     if (answer_.status == 404) {
-      answer_.name = head->request.path.substr(0, 100);
+      answer_.name = printable(head->request.path, kNameShownMax);
       report(FetchReport::What::Failed, "it is not served");
       answer_.name.clear();
     }

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "netboot/boot_plan.hpp"
+#include "netboot/descriptor.hpp"
 #include "netboot/file_answer.hpp"
-#include "netboot/server/descriptor.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <functional>

@@ -7,8 +7,8 @@
 
 #include "netboot/boot_plan.hpp"
 #include "netboot/bytes.hpp"
+#include "netboot/descriptor.hpp"
 #include "netboot/dhcp/responder.hpp"
-#include "netboot/server/descriptor.hpp"
 
 #include <optional>
 

@@ -16,6 +16,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+std::string_view until_zero(std::string_view text) { return text.substr(0, text.find('\0')); }
+
 // The strings of a request, each ended by a zero. Nothing when the last one is not.
 std::optional<std::vector<std::string_view>> strings_of(std::string_view text) {
   std::vector<std::string_view> all;
@@ -51,13 +53,6 @@ bool read_option(std::string_view name, std::string_view value, Asked& asked) {
   return true;
 }
 
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, std::min(text.find('\0'), kErrorTextMax)));
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
-  return out;
-}
-
 } // namespace
 
 tl::expected<ReadRequest, Refusal> parse_request(ByteView bytes) {
@@ -84,7 +79,8 @@ std::optional<Answer> parse_answer(ByteView bytes) {
   const std::uint16_t number = in.u16();
   if (in.failed()) return std::nullopt;
   if (opcode == Opcode::Ack) return Answer{Answer::Kind::Ack, number, {}};
-  if (opcode == Opcode::Error) return Answer{Answer::Kind::Error, number, printable(text_of(in.rest()))};
+  if (opcode == Opcode::Error)
+    return Answer{Answer::Kind::Error, number, printable(until_zero(text_of(in.rest())), kErrorTextMax)};
   return std::nullopt;
 }
 

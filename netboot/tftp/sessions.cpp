@@ -8,13 +8,8 @@ namespace {
 
 double seconds_between(Instant a, Instant b) { return std::chrono::duration<double>(b - a).count(); }
 
-// What a client may call a file in an event's text: it is anyone's bytes.
-std::string shown(std::string_view name) {
-  std::string out(name.substr(0, 80));
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
-  return out;
-}
+constexpr std::size_t kNameShownMax = 80;
+std::string shown(const std::string& name) { return printable(name, kNameShownMax); }
 
 } // namespace
 

@@ -1,5 +1,6 @@
 // What is made of a plan: its check, the iPXE scripts, the router advertisement.
 #include "netboot/boot_script.hpp"
+#include "netboot/event_limit.hpp"
 #include "netboot/router/advertisement.hpp"
 
 #include "sample_plan.hpp"
@@ -86,6 +87,26 @@ TEST(BootScript, EveryDuckHasOneAmongTheFiles) {
     EXPECT_THAT(std::string(text_of(script->bytes())), HasSubstr(files.hashed_name("vmlinuz")));
   }
   EXPECT_TRUE(files.find("autoexec.ipxe"));
+}
+
+TEST(EventLimit, AFloodIsCutAndSaysSo) {
+  EventLimit limit;
+  Instant now(std::chrono::hours(1));
+  const auto told = [&](BootEventKind kind, int count) {
+    int passed = 0;
+    for (int i = 0; i < count; ++i) {
+      BootEvent event{.kind = kind, .when = now, .mac = {}, .file = {}, .text = "x"};
+      if (!limit.admit(event)) continue;
+      ++passed;
+      EXPECT_EQ(event.text != "x", kind == BootEventKind::FileFailed && passed == EventLimit::kEventsMax);
+    }
+    return passed;
+  };
+  EXPECT_EQ(told(BootEventKind::FileFailed, 1000), EventLimit::kEventsMax);
+  EXPECT_EQ(told(BootEventKind::FileSent, 100), 100);
+  EXPECT_EQ(told(BootEventKind::Trouble, 100), 0); // of the same budget
+  now += EventLimit::kWindow;
+  EXPECT_EQ(told(BootEventKind::FileFailed, 100), EventLimit::kEventsMax);
 }
 
 Bytes solicitation(const Mac& mac) {
