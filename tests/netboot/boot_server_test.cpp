@@ -296,7 +296,7 @@ private:
 
 class OnLoopback : public BootServerTest {
 protected:
-  static constexpr std::size_t kKernelBytes = 20'000'003;
+  static constexpr std::size_t kKernelBytes = 12'000'003;
   void SetUp() override {
     BootServerTest::SetUp();
     if (IsSkipped()) return;
@@ -325,7 +325,7 @@ TEST_F(OnLoopback, CurlFetchesAWholeBootOverOneConnection) {
   const Fetched initrd = curl.get("http://127.0.0.1/initrd.zst");
   EXPECT_EQ(initrd.body == text(70'001), true);
   EXPECT_EQ(curl.new_connections(), 0);
-  const auto sent = running->heard.wait(BootEventKind::FileSent, "duck1 has vmlinuz (20000003 bytes by HTTP");
+  const auto sent = running->heard.wait(BootEventKind::FileSent, "duck1 has vmlinuz (12000003 bytes by HTTP");
   ASSERT_TRUE(sent);
   EXPECT_EQ(sent->duck_index, 0);
 }
