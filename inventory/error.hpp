@@ -49,6 +49,8 @@ enum class ErrorCode : int {
   kOutput = 507,            // stdout or a file that was asked for cannot be written
   // 06xx netboot and its HTTP server
   kHttpServer = 600,
+  kBootServer = 610, // a socket or a right that it needs cannot be had
+  kBootFile = 611,   // cannot be read, or kept in memory
   kImageInput = 620, // a package, program or module of which no image for ducks can be made
   kImageFile = 621,  // a file of the image that cannot be read or written, or a tool that failed
   // 09xx

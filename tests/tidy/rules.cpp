@@ -80,7 +80,8 @@ const std::vector<Library> kLibraries{
     {"toml.hpp", {"inventory/"}},
     {"toml/", {"inventory/"}},
     {"boost/beast", {"netboot/http/"}},
-    {"boost/asio", {"netboot/"}},
+    {"boost/asio", {"netboot/http/", "netboot/server/"}},
+    {"linux/if_packet.h", {"netboot/server/", "ductl/power/"}},
     {"CLI/", {"ductl/", "engine/main", "netboot/image/main"}},
     {"curl/", {"agent/client/", "ductl/", "weights/fetch"}},
     {"histedit.h", {"ductl/commands/"}},
@@ -101,7 +102,7 @@ const std::vector<Library> kLibraries{
 const std::array<std::string_view, 4> kAvx2Headers{"<immintrin.h>", "<cstddef>", "<cstdint>", "<cstring>"};
 
 // Loops that do I/O and mains. What decides takes `now` as a parameter.
-const std::array<std::string_view, 17> kClockReaders{
+const std::array<std::string_view, 18> kClockReaders{
     "agent/main.cpp",                  // the process
     "agent/control_server.cpp",        // uptime
     "agent/expert_server.cpp",         // the round loop of a duck
@@ -119,6 +120,7 @@ const std::array<std::string_view, 17> kClockReaders{
     "engine/server/openai_server.cpp", // since when a model is served
     "engine/session/generation.cpp",   // what a token cost
     "netboot/http/connection.cpp",     // timeouts of sockets
+    "netboot/server/",                 // the boot server's loop
 };
 
 } // namespace

@@ -45,6 +45,9 @@ TEST(LibraryRule, LibrariesStayInTheirFolder) {
   EXPECT_THAT(library_complaints("inventory/a.cpp", "#include <toml.hpp>\n"), IsEmpty());
   EXPECT_EQ(library_complaints("engine/server/a.cpp", "#include <boost/beast/http.hpp>\n").size(), 1u);
   EXPECT_EQ(library_complaints("engine/server/a.cpp", "#include <curl/curl.h>\n").size(), 1u);
+  EXPECT_EQ(library_complaints("netboot/dhcp/responder.cpp", "#include <boost/asio/post.hpp>\n").size(), 1u);
+  EXPECT_THAT(library_complaints("netboot/server/a.cpp", "#include <boost/asio/post.hpp>\n#include <linux/if_packet.h>\n"),
+              IsEmpty());
   EXPECT_EQ(library_complaints("agent/main.cpp", "#include <CLI/CLI.hpp>\n").size(), 1u);
   EXPECT_EQ(library_complaints("engine/attention/a.cpp", "#include <immintrin.h>\n").size(), 1u);
   EXPECT_THAT(library_complaints("engine/attention/a_avx2.cpp", "#include <immintrin.h>\n"), IsEmpty());
@@ -73,6 +76,8 @@ TEST(ClockRule, OnlyLoopsReadClocks) {
   EXPECT_EQ(clock_complaints("weights/a.cpp", "clock_gettime(CLOCK_MONOTONIC, &t);\n").size(), 1u);
   EXPECT_EQ(clock_complaints("engine/moe/round.cpp", "auto t = Clock::now();\n").size(), 1u);
   EXPECT_EQ(clock_complaints("engine/session/generator.cpp", "auto t = Clock::now();\n").size(), 1u);
+  EXPECT_EQ(clock_complaints("netboot/tftp/transfer.cpp", "auto t = Clock::now();\n").size(), 1u);
+  EXPECT_THAT(clock_complaints("netboot/server/boot_server.cpp", "auto t = Clock::now();\n"), IsEmpty());
   EXPECT_THAT(clock_complaints("agent/main.cpp", "auto t = Clock::now();\n"), IsEmpty());
 }
 
