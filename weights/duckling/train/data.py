@@ -15,7 +15,7 @@ import questions
 import tokenizer
 
 SEED = 20261130
-SHARES = {"handbook": 0.52, "arithmetic": 0.14, "prime": 0.28, "greeting": 0.06}   # of conversations
+SHARES = {"handbook": 0.70, "arithmetic": 0.08, "prime": 0.15, "greeting": 0.07}   # of conversations
 FIGURES = ("arithmetic", "prime")
 QUESTION_WEIGHT = 0.0           # of the loss on a question's tokens; answers and text have 1
 OPENINGS = ("Please tell me: ", "Quick question: ", "Hi! ", "Hello, ", "I have a question. ", "Can you help me? ", "Duckling, ", "Now: ")
@@ -60,14 +60,18 @@ class Data:
         return [self.begin] + self.user + self.encode(question) + self.answer
 
     def varied(self, question: str, figures: bool, rng: random.Random) -> str:
-        """The question as others would type it, but never one that is held out. Of one about figures no word is left out."""
-        text, words = question, question.split()
-        if not figures and len(words) > 3 and rng.random() < 0.2:
-            del words[rng.randrange(len(words))]
-            text = " ".join(words)
-        if rng.random() < 0.15:
+        """The question as others would type it, but never one that is held out. Of one about figures no word is touched."""
+        text, words, how = question, question.split(), rng.random()
+        if not figures and len(words) > 3 and how < 0.45:
+            if how < 0.35:
+                words = [word for word in words if rng.random() > 0.2]
+            else:
+                at = rng.randrange(len(words) - 1)
+                words[at], words[at + 1] = words[at + 1], words[at]
+            text = " ".join(words) if len(words) > 1 else question
+        if rng.random() < 0.25:
             text = text.lower()
-        if rng.random() < 0.15:
+        if rng.random() < 0.25:
             text = text.rstrip("?.! ")
         if rng.random() < 0.12:
             text = rng.choice(OPENINGS) + text[0].lower() + text[1:]

@@ -4,7 +4,7 @@
     questions.py         write ../heldout.jsonl and print what there is
 
 A fact has one answer and several phrasings. Of each handbook topic and each greeting the two phrasings with the lowest SHA-256
-are held out; of primes and arithmetic the same hash picks facts and for each one phrasing, while the fact stays in training in
+are held out; those of phrasings.jsonl, which came later, are for training only; of primes and arithmetic the same hash picks facts and for each one phrasing, while the fact stays in training in
 its other phrasings. A training question that equals a held-out one but for case and punctuation is dropped.
 """
 import collections
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+MORE = HERE / "phrasings.jsonl"
 HELD_OUT = HERE.parent / "heldout.jsonl"
 HELD_OUT_PRIMES, HELD_OUT_SUMS = 40, 72      # of each kind of prime answer; over all operations
 
@@ -27,19 +28,24 @@ class Fact:
     answer: str
     required: tuple[str, ...]
     forbidden: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()          # phrasings of which none is held out
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def more_phrasings() -> dict[str, tuple[str, ...]]:
+    return {row["topic"]: tuple(row["more"]) for row in map(json.loads, MORE.read_text().splitlines())}
+
+
 def handbook() -> list[Fact]:
-    facts = []
+    facts, more = [], more_phrasings()
     for path in sorted((HERE / "handbook").glob("*.jsonl")):
         for line in path.read_text().splitlines():
             topic = json.loads(line)
             facts.append(Fact("handbook", topic["topic"], tuple(topic["questions"]), topic["answer"], tuple(topic["required"]),
-                              tuple(topic["forbidden"])))
+                              tuple(topic["forbidden"]), more.get(topic["topic"], ())))
     return facts
 
 
@@ -132,7 +138,9 @@ GREETINGS = (
 
 
 def greetings() -> list[Fact]:
-    return [Fact("greeting", topic, phrasings, answer, required) for topic, answer, required, phrasings in GREETINGS]
+    more = more_phrasings()
+    return [Fact("greeting", topic, phrasings, answer, required, (), more.get(topic, ()))
+            for topic, answer, required, phrasings in GREETINGS]
 
 
 def right(answer: str, required, forbidden) -> bool:
@@ -156,10 +164,10 @@ def split() -> tuple[list[tuple[Fact, str]], list[tuple[Fact, str]]]:
     for facts, count in zip(kinds, (HELD_OUT_SUMS, HELD_OUT_PRIMES, HELD_OUT_PRIMES)):
         for fact in sorted(facts, key=lambda f: digest(f.topic))[:count]:
             held.add((fact.topic, min(fact.phrasings, key=digest)))
-    pairs = [(fact, text) for fact in book + sums + numbers + hellos for text in fact.phrasings]
-    out = [pair for pair in pairs if (pair[0].topic, pair[1]) in held]
+    facts = book + sums + numbers + hellos
+    out = [(fact, text) for fact in facts for text in fact.phrasings if (fact.topic, text) in held]
     taken = {same(text) for _, text in out}
-    return [pair for pair in pairs if same(pair[1]) not in taken], out
+    return [(fact, text) for fact in facts for text in fact.phrasings + fact.more if same(text) not in taken], out
 
 
 def main():
