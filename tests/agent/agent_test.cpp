@@ -44,7 +44,7 @@ TEST(Agent, SaysHello) {
   EXPECT_EQ(hello->data_port, agent.data_port());
   EXPECT_EQ(hello->memory_bytes, 123456789u);
   EXPECT_GE(hello->cores, 1);
-  EXPECT_THAT(hello->kernels, testing::AnyOf("avx2", "scalar"));
+  EXPECT_THAT(hello->kernels, testing::AnyOf("avx2-256", "avx2-128", "scalar"));
   EXPECT_EQ(hello->boot_id.size(), 16u);
   EXPECT_EQ(hello->epoch, 0u);
   EXPECT_EQ(hello->model_id, "");
