@@ -55,7 +55,7 @@ void point_to_global_options(CLI::App& app) {
 // What could not be written was not done, whatever else went well. Of a pipe that was closed (`| head`) nobody need be told.
 ExitCode written_whole(CommandContext& context, ExitCode code) {
   const int fault = context.out.fault();
-  if (fault == 0 || code != ExitCode::Ok) return code;
+  if (fault == 0 || (code != ExitCode::Ok && code != ExitCode::Failed)) return code;
   if (fault == EPIPE) return ExitCode::Failed;
   return context.report({ErrorCode::kOutput,
                          fmt::format("the output could not be written whole: {}", std::strerror(fault)),
@@ -64,11 +64,12 @@ ExitCode written_whole(CommandContext& context, ExitCode code) {
                          {}});
 }
 
-// `ductl help up` is `ductl up --help`.
-std::vector<std::string> with_help_as_option(std::vector<std::string> words) {
+// `ductl help up` is `ductl up --help`. A verb that is none stays alone, to be refused as such.
+std::vector<std::string> with_help_as_option(std::vector<std::string> words, const CLI::App& app) {
   if (words.empty() || words.front() != "help") return words;
   words.erase(words.begin());
-  words.emplace_back("--help");
+  const auto named = [&](const CLI::App* verb) { return verb->get_name() == words.front(); };
+  if (words.empty() || !app.get_subcommands(named).empty()) words.emplace_back("--help");
   return words;
 }
 
@@ -90,7 +91,7 @@ int main(int argc, char** argv) {
   app.footer(kFooter); // after the verbs, which would inherit it
   point_to_global_options(app);
   try {
-    std::vector<std::string> words = with_help_as_option({argv + 1, argv + argc});
+    std::vector<std::string> words = with_help_as_option({argv + 1, argv + argc}, app);
     std::reverse(words.begin(), words.end()); // as CLI11 takes them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {

@@ -3,9 +3,12 @@
 #include "inventory/error_json.hpp"
 #include "inventory/version.hpp"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <fmt/format.h>
+#include <system_error>
 #include <vector>
 
 namespace {
@@ -72,6 +75,9 @@ Expected<void> run(const std::vector<std::string>& words) {
 Expected<void> run_caught(const std::vector<std::string>& words) {
   try {
     return run(words);
+  } catch (const std::system_error& e) { // of a write to stdout: everything else has errors of its own
+    return fail(ErrorCode::kOutput, fmt::format("the output could not be written whole: {}", e.code().message()), "stdout",
+                "is there room where it goes to?");
   } catch (const std::exception& e) { // no memory, or a fault of ours: never silent
     return fail(ErrorCode::kInternal, e.what(), "", "this is a fault in duck-engine; please report it");
   }
@@ -83,7 +89,10 @@ int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const bool json_errors = !words.empty() && words.front() == "--json-errors";
   if (json_errors) words.erase(words.begin());
-  const Expected<void> done = run_caught(words);
+  Expected<void> done = run_caught(words);
+  if (done && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+    done = fail(ErrorCode::kOutput, fmt::format("the output could not be written whole: {}", std::strerror(errno)), "stdout",
+                "is there room where it goes to?");
   if (done) return kExitDone;
   fmt::print(stderr, "{}\n", done.error().text());
   if (json_errors) fmt::print("{}\n", ductl::errors_text({&done.error(), 1}));

@@ -5,6 +5,7 @@
 #include "ductl/commands/walk_view.hpp"
 #include "ductl/reconcile/raise.hpp"
 #include "ductl/view/format.hpp"
+#include "inventory/error_json.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -47,6 +48,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
         context.confirm(fmt::format("stop {} of flock {}", count == 1 ? "this process" : "these processes", inventory->name));
     if (!confirmed) {
       context.say("not confirmed: nothing was stopped");
+      if (context.wants_json()) context.write_json(errors_document({&confirmed.error(), 1}));
       return ExitCode::Failed;
     }
   }

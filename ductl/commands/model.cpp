@@ -6,6 +6,7 @@
 #include "ductl/power/foreground.hpp"
 #include "ductl/power/launch.hpp"
 #include "ductl/reconcile/temporary_flock.hpp"
+#include "ductl/view/error_view.hpp"
 #include "ductl/view/style.hpp"
 
 #include <CLI/CLI.hpp>
@@ -51,6 +52,13 @@ ExitCode run_engine(CommandContext& context, const std::vector<std::string>& arg
   const auto code = power::run_foreground(*program, arguments, [] { return InterruptWatch::signal() != 0; });
   if (!code) return context.report(code.error());
   if (InterruptWatch::signal() != 0) return InterruptWatch::exit_code();
+  constexpr int kSignalled = 128;
+  if (*code > kSignalled) // it could say nothing itself
+    return context.report({ErrorCode::kEngineStart,
+                           fmt::format("duck-engine was ended by signal {}", *code - kSignalled),
+                           "",
+                           "was there memory enough? `dmesg` tells whether the kernel ended it",
+                           {}});
   return static_cast<ExitCode>(*code);
 }
 
@@ -76,7 +84,10 @@ ExitCode run_with_ducks(CommandContext& context, const ModelOptions& options) {
       context.err.write("the last lines of the temporary flock's logs:\n" + view::printable_lines(words));
   }
   const reconcile::ReconcileReport lowered = (*flock)->lower();
-  if (!lowered.converged()) return report_errors(context, lowered.errors); // whatever it answered: processes are left
+  if (!lowered.converged()) { // whatever it answered, processes are left; stdout has its document already
+    for (const Error& error : lowered.errors) context.err.write(view::error_text(error, context.err.colour));
+    return ExitCode::Failed;
+  }
   return code;
 }
 

@@ -1,6 +1,8 @@
 #include "ductl/commands/sampling_options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 
 namespace ductl::commands {
 namespace {
@@ -29,6 +31,17 @@ CLI::Validator at_least_one() {
   return {check, ""};
 }
 
+// CLI11 takes what is too large for the largest number, and -1 for that as well.
+CLI::Validator seed_number() {
+  const auto check = [](std::string& text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool good = error == std::errc{} && end == text.data() + text.size();
+    return good ? std::string() : text + " is no whole number from 0 to 18446744073709551615";
+  };
+  return {check, ""};
+}
+
 } // namespace
 
 void add_ask_options(CLI::App& verb, AskOptions& options) {
@@ -52,7 +65,10 @@ void add_ask_options(CLI::App& verb, AskOptions& options) {
       ->check(from_to(0, 1))
       ->type_name("P")
       ->group(group);
-  verb.add_option("--seed", sampling.seed, "The same seed draws the same answer")->type_name("N")->group(group);
+  verb.add_option("--seed", sampling.seed, "The same seed draws the same answer")
+      ->check(seed_number())
+      ->type_name("N")
+      ->group(group);
   verb.add_option("--repetition-penalty", sampling.repetition_penalty, "Above 1: what was said becomes less likely")
       ->check(from_to(kPenaltyMin, kPenaltyMax))
       ->type_name("R");

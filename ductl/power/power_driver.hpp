@@ -28,9 +28,9 @@ struct PowerState {
 class PowerDriver {
 public:
   virtual ~PowerDriver() = default;
-  // What `on` would fail with and can be known before: asked for all ducks before anything that serves is stopped.
-  // `ports_held`: an agent of this flock has the agents' ports now, and will be stopped first.
-  [[nodiscard]] virtual Expected<void> check(const inventory::Duck& duck, bool ports_held) = 0;
+  // What `on` would fail with and can be known before: asked for all ducks before anything that serves is stopped. A port that an
+  // agent of this flock has now is free by then.
+  [[nodiscard]] virtual Expected<void> check(const inventory::Duck& duck) = 0;
   [[nodiscard]] virtual Expected<void> on(const inventory::Duck& duck) = 0;
   [[nodiscard]] virtual Expected<void> off(const inventory::Duck& duck) = 0;
   [[nodiscard]] virtual PowerState state(const inventory::Duck& duck) = 0;

@@ -33,17 +33,16 @@ class ProcessDriver final : public PowerDriver {
 public:
   explicit ProcessDriver(ProcessDriverOptions options) : options_(std::move(options)) {}
 
-  Expected<void> check(const inventory::Duck& duck, bool ports_held) override {
+  Expected<void> check(const inventory::Duck& duck) override {
     if (const int cause = bind_fault(duck.address, SOCK_DGRAM, 0); cause != 0) {
       return fail(ErrorCode::kPower,
                   fmt::format("duck {} cannot run at {}: {}", duck.name, inventory::to_string(duck.address),
                               cause == EADDRNOTAVAIL ? "no interface of this machine has that address" : std::strerror(cause)),
                   "duck " + duck.name, "correct its address in the inventory; a local duck's is usually one of 127.0.0.0/8");
     }
-    if (ports_held) return {};
     for (const auto& [type, port] :
          {std::pair{SOCK_STREAM, options_.ports.control}, std::pair{SOCK_DGRAM, options_.ports.data}}) {
-      if (bind_fault(duck.address, type, port) != EADDRINUSE) continue;
+      if (bind_fault(duck.address, type, port) != EADDRINUSE || is_ours(duck.address, type, port)) continue;
       return fail(ErrorCode::kAddressInUse,
                   fmt::format("another program has {} port {} of {}", type == SOCK_STREAM ? "TCP" : "UDP", port,
                               inventory::to_string(duck.address)),
@@ -58,6 +57,7 @@ public:
     auto launched = launch(spec(duck));
     if (!launched) return tl::unexpected(launched.error());
     ProcessRecord record = launched->record;
+    record.address = duck.address;
     if (auto saved = save_record(record, run_file); !saved) {
       (void)stop_process(record, kEndGrace); // the first error is the one to tell
       return saved;
@@ -97,6 +97,18 @@ public:
   }
 
 private:
+  // Held by an agent of this flock that runs, by its run file; one that was not yet ready when its ductl was killed may hold any.
+  [[nodiscard]] bool is_ours(inventory::Ipv4 address, int type, std::uint16_t port) const {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.state.root / "run", error)) {
+      const auto record = load_record(entry.path());
+      if (!record || !is_running(*record) || record->address != address) continue;
+      const std::uint16_t held = type == SOCK_STREAM ? record->control_port : record->data_port;
+      if (held == port || held == 0) return true;
+    }
+    return false;
+  }
+
   [[nodiscard]] std::filesystem::path output(const inventory::Duck& duck) const {
     return options_.state.log(duck.name).replace_extension(".out");
   }

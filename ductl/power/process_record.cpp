@@ -1,5 +1,6 @@
 #include "ductl/power/process_record.hpp"
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -7,7 +8,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/stat.h>
@@ -21,7 +21,13 @@ constexpr std::chrono::milliseconds kKillGrace{5000}; // a killed process ends a
 
 std::string file_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::array<char, 4096> some{};
+  do { // read() tells by its state where an iterator throws: a process may end while its file in /proc is read
+    in.read(some.data(), some.size());
+    text.append(some.data(), static_cast<std::size_t>(in.gcount()));
+  } while (in);
+  return text;
 }
 
 std::string kernel_boot_id() {
@@ -139,6 +145,7 @@ std::optional<ProcessRecord> load_record(const std::filesystem::path& file) {
                        .start_time_ticks = static_cast<std::uint64_t>(number("start_time_ticks")),
                        .boot = json["boot"].get<std::string>(),
                        .started_unix_ms = number("started_unix_ms"),
+                       .address = static_cast<std::uint32_t>(number("address")),
                        .control_port = static_cast<std::uint16_t>(number("control_port")),
                        .data_port = static_cast<std::uint16_t>(number("data_port")),
                        .api_port = static_cast<std::uint16_t>(number("api_port")),
@@ -153,6 +160,7 @@ Expected<void> save_record(const ProcessRecord& record, const std::filesystem::p
                                        {"start_time_ticks", record.start_time_ticks},
                                        {"boot", record.boot},
                                        {"started_unix_ms", record.started_unix_ms},
+                                       {"address", record.address},
                                        {"control_port", record.control_port},
                                        {"data_port", record.data_port},
                                        {"api_port", record.api_port},

@@ -29,6 +29,7 @@ struct ProcessRecord {
   std::uint64_t start_time_ticks = 0; // field 22 of /proc/PID/stat
   std::string boot = {};              // /proc/sys/kernel/random/boot_id
   std::int64_t started_unix_ms = 0;
+  std::uint32_t address = 0;                                   // of a duck; 0 = not known, or not of this kind of process
   std::uint16_t control_port = 0, data_port = 0, api_port = 0; // 0 = not known yet, or not of this kind of process
   ProgramFile program = {};                                    // as it was when the process was started
   bool operator==(const ProcessRecord&) const = default;

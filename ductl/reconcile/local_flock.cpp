@@ -231,16 +231,6 @@ struct LocalFlock::Impl final : FlockHands {
     return error;
   }
 
-  // An agent of ours that runs with the inventory's ports, at whatever address: it stops before another takes its place.
-  [[nodiscard]] bool ports_held() const {
-    const std::vector<std::string> names = recorded();
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      const auto record = power::load_record(state.run(name));
-      return record && power::is_running(*record) &&
-             (record->control_port == flock.agent_ports.control || record->data_port == flock.agent_ports.data);
-    });
-  }
-
   Expected<void> stop_engine() {
     const std::filesystem::path run_file = state.run(kEngineProcess);
     if (const auto record = power::load_record(run_file)) {
@@ -301,12 +291,11 @@ void LocalFlock::on_fill(std::function<void(const std::string&, const agent::Fil
 }
 void LocalFlock::on_interrupt(std::function<bool()> interrupted) { impl_->interrupted = std::move(interrupted); }
 Expected<void> LocalFlock::check_starts(const Plan& plan) const {
-  const bool held = impl_->ports_held();
   for (const Action& action : plan.actions) {
     if (action.kind != ActionKind::StartAgent && action.kind != ActionKind::RestartAgent) continue;
     const int number = impl_->number_of(action.duck);
     if (number < 0) continue;
-    if (auto ok = impl_->power->check(impl_->flock.ducks[static_cast<std::size_t>(number)], held); !ok) return ok;
+    if (auto ok = impl_->power->check(impl_->flock.ducks[static_cast<std::size_t>(number)]); !ok) return ok;
   }
   return {};
 }

@@ -34,7 +34,7 @@ DuckPlan stranger(const Desired& desired, std::size_t number, const ObservedDuck
                          fmt::format("an agent that this ductl did not start answers there: duck {} of flock {}, process {}",
                                      hello.name, hello.flock, hello.pid),
                          address_of(desired, number, duck),
-                         "stop it with the `ductl down` that belongs to it, or give this flock other addresses or agent ports"}};
+                         "bring it down with its own inventory, or give this flock other addresses or agent ports"}};
 }
 
 std::string fill_reason(const agent::FillPlan& fill, const agent::Hello& hello) {

@@ -7,8 +7,11 @@
 #include <gmock/gmock.h>
 #include <thread>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace ductl::test {
@@ -200,6 +203,25 @@ TEST(FlockLife, AChangedDataPortIsSeenByStatusAndCarriedOutByUp) {
   EXPECT_THAT(flock.ductl({"plan"}).out, HasSubstr("~ restart duck01 (has data port 7422, wanted is 7522)"));
   ASSERT_EQ(flock.ductl({"up"}).status, 0);
   for (const auto& duck : flock.json({"status", "-o", "json"}).at("ducks")) EXPECT_EQ(duck.at("data_port"), 7522);
+}
+
+TEST(FlockLife, APortOfSomebodyElseIsRefusedWhileTheFlockServesOn) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  const int engine = flock.pid_of("duck-engine");
+  const int stranger = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(7523);
+  ASSERT_EQ(inet_pton(AF_INET, flock.address(2).c_str(), &address.sin_addr), 1);
+  ASSERT_EQ(bind(stranger, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  replace_in(flock.folder() / "flock.toml", "[power]", "[agent]\ndata_port = 7523\n[power]");
+  const ProgramResult up = flock.ductl({"up"});
+  EXPECT_EQ(up.status, 1);
+  EXPECT_THAT(up.err, AllOf(HasSubstr("another program has UDP port 7523"), HasSubstr("duck02")));
+  EXPECT_EQ(flock.pid_of("duck-engine"), engine);
+  close(stranger);
+  EXPECT_EQ(flock.ductl({"up"}).status, 0);
 }
 
 TEST(FlockLife, AnAddressOfNobodyIsRefusedWhileTheFlockServesOn) {

@@ -112,6 +112,23 @@ TEST_F(CommandLine, HelpIsAVerbToo) {
   EXPECT_EQ(ductl({"help"}).out, ductl({"--help"}).out);
   EXPECT_EQ(ductl({"help", "run"}).out, ductl({"run", "--help"}).out);
   EXPECT_EQ(ductl({"help", "model", "show"}).out, ductl({"model", "show", "--help"}).out);
+  EXPECT_EQ(ductl({"help", "up"}).status, 0);
+  const ProgramResult slip = ductl({"help", "upp"});
+  EXPECT_EQ(slip.status, 64);
+  EXPECT_THAT(slip.err, HasSubstr("did you mean up?"));
+}
+
+TEST_F(CommandLine, WhatCannotBeWrittenIsAFailureOfModelCommandsToo) {
+  const std::filesystem::path model = folder_.path() / "model";
+  std::filesystem::create_directories(model);
+  write_tiny_checkpoint({}, model);
+  ProgramOptions options;
+  options.environment = environment_;
+  const std::string program = DUCTL_BIN_DIR "/ductl";
+  const ProgramResult shown =
+      run_program({"/bin/bash", "-c", program + " model show " + model.string() + " > /dev/full"}, options);
+  EXPECT_EQ(shown.status, 1);
+  EXPECT_THAT(shown.err, HasSubstr("D0507"));
 }
 
 TEST_F(CommandLine, AFaultOfAModelCommandIsJsonToo) {
@@ -182,7 +199,9 @@ TEST_F(CommandLine, SamplingOutsideTheEnginesLimitsIsRefusedBeforeAnythingIsSent
                                       {"--min-p", "nan"},
                                       {"--top-k", "16777217"},
                                       {"--repetition-penalty", "0"},
-                                      {"--repetition-penalty", "10.5"}}) {
+                                      {"--repetition-penalty", "10.5"},
+                                      {"--seed", "-1"},
+                                      {"--seed", "18446744073709551616"}}) {
     const ProgramResult result = ductl({"run", "x", std::string(option) + "=" + wrong});
     EXPECT_EQ(result.status, 64) << option << " " << wrong;
     EXPECT_THAT(result.err, HasSubstr(option)) << wrong;
