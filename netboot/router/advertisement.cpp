@@ -5,7 +5,7 @@
 namespace ductl::netboot {
 namespace {
 
-constexpr std::size_t kIpv6HeaderBytes = 40, kSolicitationBytesMin = 8;
+constexpr std::size_t kSolicitationBytesMin = 8;
 constexpr std::uint8_t kIcmpv6 = 58, kHopLimit = 255;
 constexpr std::uint8_t kSolicitation = 133, kAdvertisement = 134;
 constexpr std::uint8_t kSourceLinkAddress = 1;
