@@ -14,6 +14,8 @@ constexpr const char* kRunUp = "run `ductl up`";
 
 DuckDiagnosis diagnose_silent(const ObservedDuck& duck) {
   const bool reachable = duck.hello_error && duck.hello_error->code != ErrorCode::kAgentUnreachable;
+  if (const std::string moved = elsewhere(duck); duck.power.power == power::Power::On && !moved.empty())
+    return {.name = duck.name, .stage = Stage::Agent, .reason = moved, .next = kRunUp};
   if (duck.power.power == power::Power::On) {
     return {.name = duck.name,
             .stage = Stage::Waking,

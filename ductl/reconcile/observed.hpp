@@ -38,6 +38,13 @@ struct ObservedEngine {
   std::string serving_text = {}; // serving.json as it stands; "" = none
 };
 
+// Why an agent that runs is not heard where it was asked: it was started with another control port. "" = it was not.
+[[nodiscard]] inline std::string elsewhere(const ObservedDuck& duck) {
+  if (duck.power.control_port == 0 || duck.power.control_port == duck.control_port) return {};
+  return "has control port " + std::to_string(duck.power.control_port) + ", the inventory says " +
+         std::to_string(duck.control_port);
+}
+
 // An agent of this flock that runs under a name which no duck of the inventory has (any more).
 struct ObservedLeaver {
   std::string name;

@@ -83,6 +83,7 @@ DuckPlan plan_silent(const Desired& desired, std::size_t number, const ObservedD
   const DesiredDuck& wanted = desired.ducks[number];
   const bool reachable = duck.hello_error && duck.hello_error->code != ErrorCode::kAgentUnreachable;
   if (duck.power.power != power::Power::Off) {
+    if (std::string moved = elsewhere(duck); !moved.empty()) return start(wanted, ActionKind::RestartAgent, std::move(moved));
     if (!reachable) return start(wanted, ActionKind::RestartAgent, "is on but does not answer");
     return start(wanted, ActionKind::RestartAgent, duck.hello_error->message);
   }

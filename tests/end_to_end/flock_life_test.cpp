@@ -205,6 +205,16 @@ TEST(FlockLife, AChangedDataPortIsSeenByStatusAndCarriedOutByUp) {
   for (const auto& duck : flock.json({"status", "-o", "json"}).at("ducks")) EXPECT_EQ(duck.at("data_port"), 7522);
 }
 
+TEST(FlockLife, AChangedControlPortIsSeenByStatusAndCarriedOutByUp) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  replace_in(flock.folder() / "flock.toml", "[power]", "[agent]\ncontrol_port = 7524\n[power]");
+  EXPECT_THAT(flock.ductl({"status"}).out, HasSubstr("has control port 7421, the inventory says 7524"));
+  EXPECT_THAT(flock.ductl({"plan"}).out, HasSubstr("~ restart duck01 (has control port 7421, the inventory says 7524)"));
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  EXPECT_EQ(flock.ductl({"status"}).status, 0);
+}
+
 TEST(FlockLife, APortOfSomebodyElseIsRefusedWhileTheFlockServesOn) {
   TinyFlock flock({.ducks = 2});
   ASSERT_EQ(flock.ductl({"up"}).status, 0);
