@@ -12,7 +12,7 @@
 namespace ductl::agent {
 
 inline constexpr int kCallTokensMax = 512; // of one call
-inline constexpr int kCallSlicesMax = 8;    // slices of one call
+inline constexpr int kCallSlicesMax = 8;   // slices of one call
 
 struct ExpertJob {
   weights::TileFormat format = weights::TileFormat::NineBit;

@@ -94,7 +94,8 @@ TEST(SliceStore, GuardFactorsAreThoseOfTheKernels) {
   const auto index = store->active();
   const ActiveLayer& layer = index->layers[1];
   EXPECT_GT(layer.slices[0].guard_factor, 0.0f);
-  EXPECT_EQ(layer.slices[0].guard_factor, slice_guard_factor(layer.slices[0].bytes, 64, weights::TileFormat::NineBit, layer.fixed_scale.data()));
+  EXPECT_EQ(layer.slices[0].guard_factor,
+            slice_guard_factor(layer.slices[0].bytes, 64, weights::TileFormat::NineBit, layer.fixed_scale.data()));
 }
 
 TEST(SliceStore, ActivationRefusesMissingAndDoubleSlicesAndKeepsTheOldEpoch) {

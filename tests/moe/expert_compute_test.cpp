@@ -104,7 +104,8 @@ TEST_F(ExpertComputeTest, StopsWhenItsWorkIsNoLongerWanted) {
   time = Instant{};
   const auto ticking = [] { return time += agent::ExpertCompute::kBetween; };
   int asked = 0;
-  EXPECT_EQ(compute_.run(*view, index->layers[0], model_.hidden, 0, reply, ticking, [&](Instant) { return ++asked < 2; }), -1); // asked once an expert
+  EXPECT_EQ(compute_.run(*view, index->layers[0], model_.hidden, 0, reply, ticking, [&](Instant) { return ++asked < 2; }),
+            -1); // asked once an expert
   EXPECT_EQ(asked, 2);
 }
 
