@@ -120,8 +120,6 @@ TEST(Cpio, what_is_no_tree_is_refused) {
 class CpioTool : public testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(CpioTool, lists_the_archive_as_it_was_meant) {
-  if (ductl::test::run_program({"/bin/sh", "-c", "command -v " + GetParam().front()}).status != 0)
-    GTEST_SKIP() << GetParam().front() << " is not installed";
   const auto listed = ductl::test::run_program(
       [] {
         std::vector<std::string> words{"/usr/bin/env", "TZ=UTC"};
