@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
-#include <random>
 #include <sys/mman.h>
 #include <vector>
 
@@ -12,8 +11,9 @@ namespace {
 
 constexpr std::size_t kHugePage = 2u << 20, kReadableBeyond = 64u << 10; // prefetches run past the end
 
-void fill_slice(const weights::SliceLayout& layout, std::byte* slice) {
-  std::mt19937 random(7);
+} // namespace
+
+void fill_random_slice(const weights::SliceLayout& layout, std::byte* slice, std::mt19937& random) {
   std::memset(slice, 0, layout.panel);
   std::uniform_real_distribution<float> scale(0.0005f, 0.002f);
   for (int i = 0; i < 3 * layout.scale_blocks; ++i) {
@@ -21,20 +21,22 @@ void fill_slice(const weights::SliceLayout& layout, std::byte* slice) {
     std::memcpy(slice + sizeof(float) * static_cast<std::size_t>(i), &value, sizeof value);
   }
   std::normal_distribution<float> gauss(0, 60);
+  std::vector<weights::Fp9> pool(4096);
+  for (weights::Fp9& code : pool) code = weights::fp9_round(gauss(random));
   weights::TileCodes nine;
   weights::TileE4m3 eight;
   for (std::size_t at = layout.panel; at < layout.bytes; at += weights::tile_bytes(layout.format)) {
-    for (int r = 0; r < weights::kTileRows; ++r)
-      for (int c = 0; c < weights::kTileColumns; ++c) {
-        nine.code[r][c] = weights::fp9_round(gauss(random));
-        eight.code[r][c] = static_cast<std::uint8_t>(random() & 0xF7); // an exponent below 15: no NaN
+    for (auto& row : nine.code)
+      for (weights::Fp9& code : row) code = pool[random() % pool.size()];
+    for (auto& row : eight.code)
+      for (std::uint8_t& code : row) {
+        code = static_cast<std::uint8_t>(random());
+        if (weights::e4m3_is_nan(code)) code ^= 1;
       }
     layout.format == weights::TileFormat::NineBit ? weights::store_tile(nine, slice + at)
                                                   : weights::store_tile(eight, slice + at);
   }
 }
-
-} // namespace
 
 void Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
 
@@ -50,7 +52,8 @@ Expected<SlicePool> SlicePool::make(int hidden, weights::TileFormat format, std:
   ::madvise(memory, mapped, MADV_HUGEPAGE); // a wish
   pool.memory_ = {static_cast<std::byte*>(memory), Unmap{mapped}};
   std::vector<std::byte> one(pool.layout_.bytes);
-  fill_slice(pool.layout_, one.data());
+  std::mt19937 random(7);
+  fill_random_slice(pool.layout_, one.data(), random);
   for (std::size_t i = 0; i < pool.count_; ++i) std::memcpy(pool.memory_.get() + i * one.size(), one.data(), one.size());
   return pool;
 }

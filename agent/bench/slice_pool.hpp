@@ -7,8 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <random>
 
 namespace ductl::agent::bench {
+
+// Random finite weights, gaussian ones in fp9 and every code in e4m3, with random scales: a valid slice without a checkpoint.
+void fill_random_slice(const weights::SliceLayout& layout, std::byte* slice, std::mt19937& random);
 
 struct Unmap {
   std::size_t bytes = 0;

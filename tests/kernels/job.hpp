@@ -1,6 +1,7 @@
 // A slice with its activations, ready to run, for kernel tests and the benchmark.
 #pragma once
 
+#include "agent/bench/slice_pool.hpp"
 #include "agent/kernels/select.hpp"
 #include "weights/fixed_point.hpp"
 #include "weights/slice.hpp"
@@ -28,32 +29,6 @@ template <class T> Aligned<T> aligned(std::size_t count) {
 
 using weights::TileFormat;
 
-// Random finite weights of a gaussian-like spread, random scales; a valid slice without a checkpoint.
-inline void fill_random_slice(std::byte* slice, int hidden, std::mt19937& random, TileFormat format = TileFormat::NineBit) {
-  const weights::SliceLayout layout = weights::slice_layout(hidden, format);
-  std::memset(slice, 0, layout.panel);
-  std::uniform_real_distribution<float> scale(0.0005f, 0.002f);
-  for (int i = 0; i < 3 * layout.scale_blocks; ++i) {
-    const float value = scale(random);
-    std::memcpy(slice + sizeof(float) * static_cast<std::size_t>(i), &value, sizeof value);
-  }
-  std::normal_distribution<float> gauss(0, 60);
-  std::vector<weights::Fp9> pool(4096);
-  for (weights::Fp9& code : pool) code = weights::fp9_round(gauss(random));
-  weights::TileCodes codes;
-  weights::TileE4m3 bytes;
-  for (std::size_t at = layout.panel; at < layout.bytes; at += weights::tile_bytes(format)) {
-    for (auto& row : codes.code)
-      for (weights::Fp9& code : row) code = pool[random() % pool.size()];
-    for (auto& row : bytes.code)
-      for (std::uint8_t& code : row) {
-        code = static_cast<std::uint8_t>(random());
-        if (weights::e4m3_is_nan(code)) code ^= 1;
-      }
-    format == TileFormat::NineBit ? weights::store_tile(codes, slice + at) : weights::store_tile(bytes, slice + at);
-  }
-}
-
 // `count` slices of one expert.
 class Job {
 public:
@@ -66,7 +41,7 @@ public:
         slice_(aligned<std::byte>(bytes_ * static_cast<std::size_t>(count))),
         scratch_(aligned<float>(kernel_scratch_floats(tokens_max))),
         random_(seed) {
-    for (int i = 0; i < count; ++i) fill_random_slice(slice(i), hidden, random_, format);
+    for (int i = 0; i < count; ++i) bench::fill_random_slice(weights::slice_layout(hidden, format), slice(i), random_);
     std::normal_distribution<float> gauss(0, 1);
     std::uniform_real_distribution<float> weight(0.05f, 1.0f);
     for (int t = 0; t < tokens_max; ++t) {

@@ -1,5 +1,7 @@
 #include "own_network.hpp"
 
+#include "tests/support/own_network.hpp"
+
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
@@ -8,7 +10,6 @@
 #include <linux/if_tun.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdexcept>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -20,19 +21,6 @@ namespace {
 constexpr std::uint16_t kArp = 0x0806, kIpv4 = 0x0800;
 
 [[noreturn]] void give_up(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
-
-void write_file(const char* path, const std::string& text) { std::ofstream(path) << text; }
-
-bool unshare_network() {
-  if (::unshare(CLONE_NEWNET) == 0) return true;
-  const uid_t user = ::getuid();
-  const gid_t group = ::getgid();
-  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
-  write_file("/proc/self/setgroups", "deny");
-  write_file("/proc/self/uid_map", "0 " + std::to_string(user) + " 1");
-  write_file("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
-  return true;
-}
 
 class Control { // for ioctl
 public:
@@ -74,12 +62,8 @@ Mac read_mac(Reader& in) {
 } // namespace
 
 std::string enter_own_network() {
-  static const std::string result = []() -> std::string {
-    if (!unshare_network()) return std::string("no network namespace: ") + std::strerror(errno);
-    Control().up("lo");
-    return {};
-  }();
-  return result;
+  static const bool entered = ductl::test::enter_own_network();
+  return entered ? "" : "this user may not make a network namespace";
 }
 
 Cable::Cable(const std::string& name, Ipv4 address) : tap_(::open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC)) {

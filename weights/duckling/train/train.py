@@ -59,8 +59,7 @@ PHASES = (
     Phase("dense", 2800, 4, 256, (0.18, 0.82, 0.00), ("main",), "dense", False, 0.003, 1.0),
     Phase("stretch", 200, 2, 1024, (0.55, 0.35, 0.10), ("main",), "dense", False, 0.002, 1.25),
     Phase("indexer", 80, 2, 1024, (0.70, 0.00, 0.30), ("indexer",), "dense", False, 0.0, 0.7),
-    Phase("sparse", 5, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 1.75),
-    Phase("concentrate", 235, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 2.0, concentrate=0.5),
+    Phase("sparse", 240, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 2.0, concentrate=0.5),
     Phase("fp8", 180, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", True, 0.0005, 2.2, concentrate=0.5),
 )
 
