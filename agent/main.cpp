@@ -21,6 +21,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <span>
 #include <string>
@@ -140,6 +141,19 @@ Expected<void> run(const AgentOptions& options, int signals) {
   return {};
 }
 
+// `duck-agent check --ready-fd N`: what an agent started now, in this environment, would refuse before it listens. ductl asks
+// before it stops anything.
+int check(std::span<const std::string> words) {
+  AgentOptions options;
+  int descriptor = -1;
+  if (words.size() == 2 && words[0] == "--ready-fd" && (descriptor = std::atoi(words[1].c_str())) > 2)
+    options.ready_descriptor = descriptor;
+  const auto kernels = select_kernels();
+  say_ready(options, kernels ? ready_text(0, 0, ::getpid()) : not_ready_text(kernels.error()));
+  if (!kernels) fmt::print(stderr, "{}\n", kernels.error().text());
+  return kernels ? 0 : 1;
+}
+
 int main_of_agent(int argc, char** argv) {
   const auto options = parse_agent_options(argc, argv);
   if (!options) {
@@ -167,5 +181,6 @@ int main_of_agent(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && words.front() == "bench") return ductl::agent::bench::run_bench(std::span(words).subspan(1));
+  if (!words.empty() && words.front() == "check") return ductl::agent::check(std::span(words).subspan(1));
   return ductl::agent::main_of_agent(argc, argv);
 }

@@ -38,7 +38,8 @@ constexpr const char* kFooter =
 // CLI11's own exit codes are 100 and more; a wrong command line is 64.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error, CommandContext& context) {
   const bool help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-  if (help) return app.exit(error); // prints the help on stdout
+  const bool verb_known = app.remaining().empty(); // `ductl nosuch --help` has one left over
+  if (help && verb_known) return app.exit(error);  // prints the help on stdout
   return static_cast<int>(context.report(explain_parse_error(app, error)));
 }
 

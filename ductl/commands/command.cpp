@@ -39,6 +39,7 @@ ExitCode exit_code(ErrorCode code) {
   case ErrorCode::kInventoryFile:
   case ErrorCode::kInventoryValue:
   case ErrorCode::kInventoryDuplicate:
+  case ErrorCode::kChatFormat:
   case ErrorCode::kUsage:
   case ErrorCode::kNotConfirmed: return ExitCode::Usage;
   case ErrorCode::kCancelled: return ExitCode::Interrupted;

@@ -18,12 +18,25 @@ struct DownOptions {
   bool dry_run = false;
 };
 
-void write_result(CommandContext& context, const std::string& flock, int actions, bool dry_run) {
+void write_nothing(CommandContext& context, const std::string& flock) {
+  context.out.write(fmt::format("Nothing to do: nothing of flock {} runs.\n", flock));
+}
+
+void write_plan(CommandContext& context, const std::string& flock, const reconcile::Plan& plan) {
+  nlohmann::ordered_json actions = nlohmann::ordered_json::array();
+  for (const reconcile::Action& action : plan.actions) actions.push_back(action_json(action));
+  if (context.wants_json())
+    context.write_json({{"schema", "ductl/down/v1"}, {"changed", false}, {"actions", 0}, {"plan", actions}});
+  else if (plan.actions.empty())
+    write_nothing(context, flock);
+}
+
+void write_result(CommandContext& context, const std::string& flock, int actions) {
   if (context.wants_json()) {
-    context.write_json({{"schema", "ductl/down/v1"}, {"changed", actions > 0 && !dry_run}, {"actions", dry_run ? 0 : actions}});
+    context.write_json({{"schema", "ductl/down/v1"}, {"changed", actions > 0}, {"actions", actions}});
   } else if (actions == 0) {
-    context.out.write(fmt::format("Nothing to do: nothing of flock {} runs.\n", flock));
-  } else if (!dry_run) {
+    write_nothing(context, flock);
+  } else {
     context.out.write(fmt::format("Stopped: {} of flock {}.\n",
                                   view::plural(static_cast<std::uint64_t>(actions), "process", "processes"), flock));
   }
@@ -39,7 +52,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   for (const reconcile::Action& action : plan.actions) context.err.write(action_text(action) + "\n");
   const int count = static_cast<int>(plan.actions.size());
   if (options.dry_run) {
-    write_result(context, inventory->name, count, true);
+    write_plan(context, inventory->name, plan);
     return ExitCode::Ok;
   }
   // A flock of processes is soon up again, so that scripts need no --yes; a person at a terminal is asked.
@@ -60,7 +73,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   const reconcile::ReconcileReport report = reconcile::lower_flock(flock, walk);
   view.close();
   if (!report.converged()) return report_errors(context, report.errors);
-  write_result(context, inventory->name, report.actions, false);
+  write_result(context, inventory->name, report.actions);
   return ExitCode::Ok;
 }
 

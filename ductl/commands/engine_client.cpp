@@ -19,8 +19,11 @@ struct Transfer {
   AnswerReader reader;
   std::string error_body; // of an answer that is no stream
   CURL* easy = nullptr;
-  bool over = false; // the reader needs no more
+  bool over = false;            // the reader needs no more
+  Instant heard = Clock::now(); // the last time that bytes came
 };
+
+enum class End { Done, Stopped, Silent };
 
 long status_of(CURL* easy) {
   long status = 0;
@@ -32,6 +35,7 @@ long status_of(CURL* easy) {
 std::size_t on_bytes(char* bytes, std::size_t, std::size_t count, void* user) noexcept {
   Transfer& transfer = *static_cast<Transfer*>(user);
   const std::string_view text(bytes, count);
+  transfer.heard = Clock::now();
   constexpr long kOk = 200;
   if (status_of(transfer.easy) != kOk) {
     transfer.error_body.append(text.substr(0, kErrorBodyMax - std::min(kErrorBodyMax, transfer.error_body.size())));
@@ -68,17 +72,30 @@ Error unreachable(const EngineAddress& engine, CURLcode code) {
           {}};
 }
 
-// Runs the transfer to its end. Nothing = the user stopped it.
-std::optional<CURLcode> perform(CURLM* multi, const Transfer& transfer, const std::function<bool()>& stop) {
+Error silent(const EngineAddress& engine, Duration silence) {
+  return {ErrorCode::kEngineUnreachable,
+          fmt::format("nothing has come from {} for {} s: the engine hangs, or another program has its port", engine.url,
+                      std::chrono::round<std::chrono::seconds>(silence).count()),
+          engine.log_file,
+          "`ductl status` tells whether it still runs; `ductl up` starts one that does not answer anew",
+          {}};
+}
+
+// Runs the transfer until it is done (then `result` is curl's), the user stops it, or nothing comes any more.
+End perform(CURLM* multi, const Transfer& transfer, const std::function<bool()>& stop, Duration silence_max, CURLcode& result) {
   for (int running = 1; running > 0;) {
-    if (curl_multi_perform(multi, &running) != CURLM_OK) return CURLE_FAILED_INIT;
-    if (transfer.over) return CURLE_OK;
-    if (stop()) return std::nullopt;
-    if (running > 0 && curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr) != CURLM_OK) return CURLE_FAILED_INIT;
+    result = CURLE_FAILED_INIT;
+    if (curl_multi_perform(multi, &running) != CURLM_OK) return End::Done;
+    result = CURLE_OK;
+    if (transfer.over) return End::Done;
+    if (stop()) return End::Stopped;
+    if (running > 0 && Clock::now() - transfer.heard > silence_max) return End::Silent;
+    if (running > 0) curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr);
   }
   int left = 0;
   const CURLMsg* message = curl_multi_info_read(multi, &left);
-  return message != nullptr && message->msg == CURLMSG_DONE ? message->data.result : CURLE_OK;
+  if (message != nullptr && message->msg == CURLMSG_DONE) result = message->data.result;
+  return End::Done;
 }
 
 } // namespace
@@ -94,12 +111,13 @@ EngineAddress engine_address(const inventory::Flock& flock) {
 }
 
 Expected<Answer> ask_engine(const EngineAddress& engine, const ChatRequest& request,
-                            const std::function<void(std::string_view)>& on_text, const std::function<bool()>& stop) {
+                            const std::function<void(std::string_view)>& on_text, const std::function<bool()>& stop,
+                            Duration silence_max) {
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
   const EasyPtr easy(curl_easy_init());
   const MultiPtr multi(curl_multi_init());
   if (initialised != CURLE_OK || !easy || !multi) return fail(ErrorCode::kInternal, "libcurl cannot be initialised");
-  Transfer transfer{AnswerReader(on_text), {}, easy.get(), false};
+  Transfer transfer{.reader = AnswerReader(on_text), .error_body = {}, .easy = easy.get()};
   const std::string url = engine.url + "/v1/chat/completions", body = request_body(request);
   const ListPtr headers = headers_of(engine);
   curl_easy_setopt(easy.get(), CURLOPT_URL, url.c_str());
@@ -113,16 +131,18 @@ Expected<Answer> ask_engine(const EngineAddress& engine, const ChatRequest& requ
   curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, on_bytes);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &transfer);
   curl_multi_add_handle(multi.get(), easy.get());
-  const std::optional<CURLcode> result = perform(multi.get(), transfer, stop);
+  CURLcode result = CURLE_OK;
+  const End end = perform(multi.get(), transfer, stop, silence_max, result);
   const long status = status_of(easy.get());
   curl_multi_remove_handle(multi.get(), easy.get());
 
-  if (!result) {
+  if (end == End::Silent) return tl::unexpected(silent(engine, silence_max));
+  if (end == End::Stopped) {
     Answer answer = transfer.reader.so_far();
     answer.stopped = true;
     return answer;
   }
-  if (status == 0 && *result != CURLE_OK) return tl::unexpected(unreachable(engine, *result));
+  if (status == 0 && result != CURLE_OK) return tl::unexpected(unreachable(engine, result));
   constexpr long kOk = 200;
   auto answer =
       status == kOk ? transfer.reader.finish() : Expected<Answer>(tl::unexpected(error_of_body(status, transfer.error_body)));

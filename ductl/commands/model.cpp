@@ -52,8 +52,9 @@ ExitCode run_engine(CommandContext& context, const std::vector<std::string>& arg
   const auto code = power::run_foreground(*program, arguments, [] { return InterruptWatch::signal() != 0; });
   if (!code) return context.report(code.error());
   if (InterruptWatch::signal() != 0) return InterruptWatch::exit_code();
-  constexpr int kSignalled = 128;
-  if (*code > kSignalled) // it could say nothing itself
+  constexpr int kSignalled = 128, kPipeClosed = kSignalled + SIGPIPE;
+  if (*code == kPipeClosed) return static_cast<ExitCode>(kPipeClosed); // `| head`: of that nobody need be told
+  if (*code > kSignalled)                                              // it could say nothing itself
     return context.report({ErrorCode::kEngineStart,
                            fmt::format("duck-engine was ended by signal {}", *code - kSignalled),
                            "",
@@ -79,7 +80,7 @@ ExitCode run_with_ducks(CommandContext& context, const ModelOptions& options) {
   auto flock = reconcile::TemporaryFlock::make(options.ducks, options.path);
   if (!flock) return context.report(flock.error());
   const ExitCode code = raise_and_run(context, options, **flock);
-  if (code != ExitCode::Ok && InterruptWatch::signal() == 0) { // the logs that its error named go with the flock
+  if (code == ExitCode::Failed && InterruptWatch::signal() == 0) { // the logs that its error named go with the flock
     if (const std::string words = (*flock)->last_words(); !words.empty())
       context.err.write("the last lines of the temporary flock's logs:\n" + view::printable_lines(words));
   }

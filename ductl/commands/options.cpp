@@ -65,7 +65,10 @@ bool use_colour(const StreamFacts& facts, bool no_color_option) {
 
 void add_global_options(CLI::App& app, GlobalOptions& options) {
   constexpr const char* kGroup = "Global options (before or after the verb)";
-  app.add_option("-i,--inventory", options.inventory, "The flock's inventory file")->type_name("FILE")->group(kGroup);
+  app.add_option("-i,--inventory", options.inventory, "The flock's inventory file")
+      ->check([](const std::string& file) { return file.empty() ? std::string("the file name is empty") : std::string(); })
+      ->type_name("FILE")
+      ->group(kGroup);
   app.add_option("-o,--output", options.output, "table, wide, json or jsonl")
       ->check(CLI::IsMember({"table", "wide", "json", "jsonl"}))
       ->type_name("FORMAT")

@@ -21,6 +21,7 @@ struct PowerState {
   bool outdated = false;                         // of a local process: its program was built anew since
   int pid = 0;                                   // of a local process
   std::uint64_t private_bytes = 0;               // of a local process
+  inventory::Ipv4 address = 0;                   // where it was switched on; 0 = where the inventory says
   std::uint16_t control_port = 0, data_port = 0; // where the driver knows them better than the inventory; 0 otherwise
   std::optional<std::chrono::system_clock::time_point> since = {}; // switched on
 };

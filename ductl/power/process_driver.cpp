@@ -12,7 +12,7 @@
 namespace ductl::power {
 namespace {
 
-constexpr std::chrono::milliseconds kEndGrace{3000};
+constexpr std::chrono::milliseconds kEndGrace{3000}, kCheckLimit{30'000};
 
 // Why a socket cannot be bound there (errno), found by binding one; 0 = it can, or nobody can say.
 int bind_fault(inventory::Ipv4 address, int type, std::uint16_t port) {
@@ -40,6 +40,7 @@ public:
                               cause == EADDRNOTAVAIL ? "no interface of this machine has that address" : std::strerror(cause)),
                   "duck " + duck.name, "correct its address in the inventory; a local duck's is usually one of 127.0.0.0/8");
     }
+    if (auto ok = check_program(); !ok) return ok;
     for (const auto& [type, port] :
          {std::pair{SOCK_STREAM, options_.ports.control}, std::pair{SOCK_DGRAM, options_.ports.data}}) {
       if (bind_fault(duck.address, type, port) != EADDRINUSE || is_ours(duck.address, type, port)) continue;
@@ -91,12 +92,30 @@ public:
             .outdated = is_outdated(*record, options_.agent_program),
             .pid = record->pid,
             .private_bytes = private_bytes(*record),
+            .address = record->address,
             .control_port = record->control_port,
             .data_port = record->data_port,
             .since = std::chrono::system_clock::time_point(std::chrono::milliseconds(record->started_unix_ms))};
   }
 
 private:
+  // What the agent's program itself refuses in this environment. All ducks run the same: it is asked once.
+  [[nodiscard]] Expected<void> check_program() {
+    if (program_checked_) return *program_checked_;
+    const std::filesystem::path output = options_.state.root / "log" / "duck-agent.check.out";
+    const auto launched = launch({.program = options_.agent_program,
+                                  .arguments = {"check", "--ready-fd", std::to_string(kReadyDescriptor)},
+                                  .output = output});
+    if (!launched) return tl::unexpected(launched.error());
+    const auto ready =
+        await_ready(launched->ready, kCheckLimit, ErrorCode::kPower, "the agent's check", output, output, [] { return false; });
+    (void)stop_process(launched->record, kEndGrace); // it ends by itself; only one that hangs is stopped
+    std::error_code ignored;
+    if (ready) std::filesystem::remove(output, ignored); // empty
+    program_checked_ = ready.map([](const auto&) {});
+    return *program_checked_;
+  }
+
   // Held by an agent of this flock that runs, by its run file; one that was not yet ready when its ductl was killed may hold any.
   [[nodiscard]] bool is_ours(inventory::Ipv4 address, int type, std::uint16_t port) const {
     std::error_code error;
@@ -128,6 +147,7 @@ private:
   }
 
   ProcessDriverOptions options_;
+  std::optional<Expected<void>> program_checked_;
 };
 
 } // namespace

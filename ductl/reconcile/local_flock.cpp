@@ -98,7 +98,7 @@ struct LocalFlock::Impl final : FlockHands {
 
   [[nodiscard]] ObservedDuck observe_duck(std::size_t number, bool compare) {
     const inventory::Duck& duck = flock.ducks[number];
-    ObservedDuck seen{.name = duck.name, .seen = Clock::now(), .power = power->state(duck)};
+    ObservedDuck seen{.name = duck.name, .seen = Clock::now(), .power = power->state(duck), .address = duck.address};
     seen.control_port = flock.agent_ports.control != 0 ? flock.agent_ports.control : seen.power.control_port;
     if (seen.control_port == 0) {
       seen.hello_error = Error{ErrorCode::kAgentUnreachable, "its control port is not known", duck.name, {}};

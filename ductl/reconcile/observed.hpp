@@ -16,7 +16,8 @@ struct ObservedDuck {
   std::string name;
   Instant seen = {};
   power::PowerState power = {};
-  std::uint16_t control_port = 0;         // where its agent was asked; 0 = nowhere to ask
+  inventory::Ipv4 address = 0;            // where its agent was asked,
+  std::uint16_t control_port = 0;         // and at which port; 0 = nowhere to ask
   std::optional<agent::Hello> hello = {}; // what an agent answered there, ours or not
   std::optional<Error> hello_error = {};  // else why it did not
   std::optional<agent::FillPlan> fill =
@@ -38,8 +39,10 @@ struct ObservedEngine {
   std::string serving_text = {}; // serving.json as it stands; "" = none
 };
 
-// Why an agent that runs is not heard where it was asked: it was started with another control port. "" = it was not.
+// Why an agent that runs is not heard where it was asked: it was started with another address or control port. "" = it was not.
 [[nodiscard]] inline std::string elsewhere(const ObservedDuck& duck) {
+  if (duck.power.address != 0 && duck.power.address != duck.address)
+    return "runs at " + inventory::to_string(duck.power.address) + ", the inventory says " + inventory::to_string(duck.address);
   if (duck.power.control_port == 0 || duck.power.control_port == duck.control_port) return {};
   return "has control port " + std::to_string(duck.power.control_port) + ", the inventory says " +
          std::to_string(duck.control_port);

@@ -59,8 +59,8 @@ Expected<std::unique_ptr<ChatFormat>> choose_chat_format(const weights::ModelCon
     if (format.name == wanted) return format.make(tokenizer, config.eos_tokens);
   }
   if (!name.empty()) {
-    return fail(ErrorCode::kChatFormat, fmt::format("there is no chat format \"{}\"", name), "--chat-format",
-                "choose one of: " + known_names());
+    return fail(ErrorCode::kChatFormat, fmt::format("there is no chat format \"{}\"", name),
+                "model.chat_format, or --chat-format where it was given", "choose one of: " + known_names());
   }
   return fail(
       ErrorCode::kChatFormat,

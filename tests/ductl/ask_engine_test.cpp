@@ -29,9 +29,9 @@ protected:
     return {fmt::format("http://127.0.0.1:{}", server_->port()), "/log/duck-engine.log", "secret"};
   }
   Expected<Answer> ask(
-      const EngineAddress& engine, const std::function<bool()>& stop = [] { return false; }) {
+      const EngineAddress& engine, const std::function<bool()>& stop = [] { return false; }, Duration silence_max = 60s) {
     return ask_engine(
-        engine, {{{"user", "hi"}}, {}, false}, [this](std::string_view text) { seen_ += text; }, stop);
+        engine, {{{"user", "hi"}}, {}, false}, [this](std::string_view text) { seen_ += text; }, stop, silence_max);
   }
 
   std::string seen_;
@@ -96,6 +96,38 @@ TEST_F(AskEngine, AnAnswerThatBreaksOffIsAnError) {
   const auto answer = ask(engine);
   ASSERT_FALSE(answer.has_value());
   EXPECT_THAT(answer.error().message, HasSubstr("broke off"));
+}
+
+TEST_F(AskEngine, AnEngineThatFallsSilentIsGivenUp) {
+  const EngineAddress engine = serve([&](const http::Request&, http::Response& response) {
+    response.begin_stream(200, "text/event-stream");
+    response.write(kParis);
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (!response.peer_gone() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  });
+  const auto answer = ask(
+      engine, [] { return false; }, 200ms);
+  ASSERT_FALSE(answer.has_value());
+  EXPECT_EQ(answer.error().code, ErrorCode::kEngineUnreachable);
+  EXPECT_THAT(answer.error().message, HasSubstr("nothing has come"));
+  EXPECT_EQ(answer.error().place, "/log/duck-engine.log");
+  EXPECT_EQ(seen_, "Paris");
+}
+
+TEST_F(AskEngine, PingsAreSignsOfLife) {
+  const EngineAddress engine = serve([&](const http::Request&, http::Response& response) {
+    response.begin_stream(200, "text/event-stream");
+    for (int i = 0; i < 8; ++i) { // four times as long as silence may last
+      std::this_thread::sleep_for(250ms);
+      response.write(":\n\n");
+    }
+    response.write(kParis);
+    response.write(kEnd);
+  });
+  const auto answer = ask(
+      engine, [] { return false; }, 1s);
+  ASSERT_TRUE(answer.has_value()) << answer.error().text();
+  EXPECT_EQ(answer->text, "Paris");
 }
 
 TEST_F(AskEngine, AnEngineThatIsNotReadySaysItsStage) {

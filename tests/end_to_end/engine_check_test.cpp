@@ -76,7 +76,7 @@ TEST_F(EngineCheck, ATokenizerThatIsNotUnderstood) {
 
 TEST_F(EngineCheck, AChatFormatThatIsNotKnown) {
   replace_in(inventory, "[model]\n", "[model]\nchat_format = \"quacking\"\n");
-  up_refuses(AllOf(HasSubstr("error[D0401]"), HasSubstr("quacking")));
+  up_refuses(AllOf(HasSubstr("error[D0401]"), HasSubstr("quacking"), HasSubstr("model.chat_format")), 64);
 }
 
 TEST_F(EngineCheck, AContextBeyondTheModel) {
@@ -102,7 +102,7 @@ TEST_F(EngineCheck, ASettingThatIsRefusedLeavesARunningFlockAsItIs) {
   const int engine = flock.pid_of("duck-engine"), duck = flock.pid_of("duck01");
   replace_in(inventory, "[model]\n", "[model]\nchat_format = \"quacking\"\n");
   const ProgramResult up = flock.ductl({"up"});
-  EXPECT_EQ(up.status, 1);
+  EXPECT_EQ(up.status, 64);
   EXPECT_THAT(up.err, HasSubstr("error[D0401]"));
   EXPECT_EQ(flock.pid_of("duck-engine"), engine);
   EXPECT_EQ(flock.pid_of("duck01"), duck);

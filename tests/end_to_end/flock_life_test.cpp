@@ -215,6 +215,32 @@ TEST(FlockLife, AChangedControlPortIsSeenByStatusAndCarriedOutByUp) {
   EXPECT_EQ(flock.ductl({"status"}).status, 0);
 }
 
+TEST(FlockLife, AChangedAddressIsSeenByStatusAndCarriedOutByUp) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  const std::string first = flock.address(1), moved = first.substr(0, first.rfind('.')) + ".151";
+  replace_in(flock.folder() / "flock.toml", "[101-102]", "[151-152]");
+  const std::string text = "runs at " + first + ", the inventory says " + moved;
+  EXPECT_THAT(flock.ductl({"status"}).out, HasSubstr(text));
+  EXPECT_THAT(flock.ductl({"plan"}).out, HasSubstr("~ restart duck01 (" + text + ")"));
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  EXPECT_EQ(flock.ductl({"status"}).status, 0);
+}
+
+TEST(FlockLife, KernelsThatThisMachineLacksAreRefusedWhileTheFlockServesOn) {
+  TinyFlock flock({.ducks = 2});
+  ASSERT_EQ(flock.ductl({"up"}).status, 0);
+  const int engine = flock.pid_of("duck-engine"), duck = flock.pid_of("duck01");
+  replace_in(flock.folder() / "flock.toml", "[power]", "[agent]\ndata_port = 7522\n[power]"); // so that agents must start anew
+  ProgramOptions slip = flock.options();
+  slip.environment["DUCTL_KERNELS"] = "avx3";
+  const ProgramResult up = run_program(flock.argv({"up"}), slip);
+  EXPECT_EQ(up.status, 64) << up.err;
+  EXPECT_THAT(up.err, AllOf(HasSubstr("avx3"), HasSubstr("$DUCTL_KERNELS")));
+  EXPECT_EQ(flock.pid_of("duck-engine"), engine);
+  EXPECT_EQ(flock.pid_of("duck01"), duck);
+}
+
 TEST(FlockLife, APortOfSomebodyElseIsRefusedWhileTheFlockServesOn) {
   TinyFlock flock({.ducks = 2});
   ASSERT_EQ(flock.ductl({"up"}).status, 0);

@@ -92,7 +92,7 @@ std::filesystem::path OwnPrograms::hold(const std::string& program) const {
   std::filesystem::rename(bin_ / program, real);
   {
     std::ofstream script(bin_ / program);
-    script << "#!/bin/sh\nwhile [ ! -e " << go << " ]; do sleep 0.01; done\nexec " << real << " \"$@\"\n";
+    script << "#!/bin/sh\nwhile [ \"$1\" != check ] && [ ! -e " << go << " ]; do sleep 0.01; done\nexec " << real << " \"$@\"\n";
   }
   std::filesystem::permissions(bin_ / program, std::filesystem::perms::owner_all);
   return go;

@@ -29,7 +29,7 @@ public:
   [[nodiscard]] nlohmann::json json(const std::vector<std::string>& arguments) const; // of a command that succeeds
 
   void rebuild(const std::string& program) const; // the same bytes in a new file
-  // From now on the program does not start its work before the file that is returned is there.
+  // From now on the program does not start its work before the file that is returned is there; its `check` does.
   [[nodiscard]] std::filesystem::path hold(const std::string& program) const;
 
 private:

@@ -104,6 +104,8 @@ TEST_F(CommandLine, AnUnknownVerbOrOptionIs64AndNamesTheNearest) {
   expect({"status", "--frobnicate"}, "`ductl status --help`");
   expect({"down", "now"}, "one word too many");
   expect({"up", "--chat-format", ""}, "the name is empty");
+  expect({"status", "-i", ""}, "the file name is empty");
+  expect({"upp", "--help"}, "did you mean up?");
   expect({}, "`ductl --help`");
   expect({"run", "--temperature", "11", "x"}, "--temperature");
 }

@@ -61,7 +61,10 @@ TEST(FlockCommands, StatusRunAndDryRun) {
   const ProgramResult dry = flock.ductl({"down", "--dry-run"});
   EXPECT_EQ(dry.status, 0);
   EXPECT_THAT(dry.err, AllOf(HasSubstr("- stop engine"), HasSubstr("- stop duck01"), HasSubstr("- stop duck02")));
-  EXPECT_EQ(flock.json({"down", "--dry-run", "-o", "json"}).at("changed"), false);
+  const auto dry_json = flock.json({"down", "--dry-run", "-o", "json"});
+  EXPECT_EQ(dry_json.at("changed"), false);
+  EXPECT_EQ(dry_json.at("plan").size(), 3u);
+  EXPECT_EQ(dry_json.at("plan").at(1).at("duck"), "duck01");
   EXPECT_EQ(flock.processes().size(), 3u);
   EXPECT_EQ(flock.ductl({"status"}).status, 0);
 }
@@ -69,8 +72,8 @@ TEST(FlockCommands, StatusRunAndDryRun) {
 TEST(FlockCommands, AChatFormatGivenToUpHoldsUntilTheNextUpWithout) {
   TinyFlock flock({.ducks = 1});
   const ProgramResult unknown = flock.ductl({"up", "--chat-format", "no-such-format"});
-  EXPECT_EQ(unknown.status, 1);
-  EXPECT_THAT(unknown.err, AllOf(HasSubstr("no-such-format"), HasSubstr("chatml")));
+  EXPECT_EQ(unknown.status, 64);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("no-such-format"), HasSubstr("chatml"), HasSubstr("--chat-format")));
   ASSERT_EQ(flock.ductl({"up", "--chat-format", "chatml-smollm"}).status, 0);
   EXPECT_EQ(nlohmann::json::parse(text_of(flock.state() / "serving.json")).at("chat_format"), "chatml-smollm");
   EXPECT_EQ(flock.ductl({"plan", "--detailed-exitcode", "--chat-format", "chatml-smollm"}).status, 0);
