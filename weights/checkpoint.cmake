@@ -6,6 +6,7 @@ target_sources(ductl_weights PRIVATE
   expert_names.cpp
   hub.cpp
   json_text.cpp
+  known_tensors.cpp
   model_config.cpp
   safetensors.cpp
   tensor.cpp

@@ -3,6 +3,7 @@
 #include "weights/expert_names.hpp"
 #include "weights/hub.hpp"
 #include "weights/json_text.hpp"
+#include "weights/known_tensors.hpp"
 #include "weights/safetensors.hpp"
 #include "weights/slice.hpp"
 
@@ -277,7 +278,22 @@ Expected<ExpertWeights> expert_weights(const Checkpoint& checkpoint, int layer, 
   return ExpertWeights{*gate, *up, *down};
 }
 
-Expected<void> check_ffn_tensors(const Checkpoint& checkpoint) {
+namespace {
+
+void add_unknown_tensors(const Checkpoint& checkpoint, std::vector<Error>& faults) {
+  for (const std::string& name : checkpoint.tensor_names()) {
+    if (is_known_tensor(checkpoint.config(), name) || faults.size() >= kFaultsMax) continue;
+    faults.push_back({ErrorCode::kCheckpointTensor,
+                      fmt::format("tensor \"{}\" is no part of a {} model", name, checkpoint.config().model_type),
+                      checkpoint.folder().string(),
+                      "this is another architecture or an export that is not supported (docs/models.md lists what is read)",
+                      {}});
+  }
+}
+
+} // namespace
+
+Expected<void> check_tensors(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   std::vector<Error> faults;
   for (int layer = 0; layer < decoder_layers(config) && faults.size() < kFaultsMax; ++layer) {
@@ -288,6 +304,7 @@ Expected<void> check_ffn_tensors(const Checkpoint& checkpoint) {
       if (is_moe_layer(config, layer) && checkpoint.find(fused_experts_name(layer))) break; // one word a layer is enough
     }
   }
+  add_unknown_tensors(checkpoint, faults); // behind those that say more
   if (faults.empty()) return {};
   Error error = faults.front();
   for (std::size_t i = 1; i < faults.size(); ++i) error.message += "; " + faults[i].message;

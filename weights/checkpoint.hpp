@@ -45,8 +45,8 @@ struct ExpertWeights {
 };
 [[nodiscard]] Expected<ExpertWeights> expert_weights(const Checkpoint& checkpoint, int layer, int expert);
 
-// Checks that every tensor which the model needs is there with the right shape, before anything is sent or computed.
-// (FFN tensors here; the engine checks its own.) Collects up to 20 faults into one Error.
-[[nodiscard]] Expected<void> check_ffn_tensors(const Checkpoint& checkpoint);
+// Checks that every FFN tensor is there with the right shape (the engine checks its own), and that no tensor is there which a
+// model of this family has not (known_tensors.hpp), before anything is sent or computed. Up to 20 faults in one Error.
+[[nodiscard]] Expected<void> check_tensors(const Checkpoint& checkpoint);
 
 } // namespace ductl::weights

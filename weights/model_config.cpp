@@ -99,6 +99,13 @@ void refuse_variants(ConfigReader& in) {
   if (in.find("sliding_window") != nullptr && in.find("use_sliding_window") == nullptr) {
     in.unsupported("sliding_window", *in.find("sliding_window"), "");
   }
+  // Steps of other models' forward passes. Published configs of the families here lack them, or have them off.
+  for (const char* name : {"final_logit_softcapping", "attn_logit_softcapping", "logit_scale", "logits_scaling",
+                           "embedding_multiplier", "residual_multiplier", "attention_multiplier", "query_pre_attn_scalar",
+                           "clip_qkv", "attention_chunk_size", "no_rope_layers", "no_rope_layer_interval", "use_qk_norm"}) {
+    const Json* value = in.find(name);
+    if (value != nullptr && !value->is_null() && *value != Json(false)) in.unsupported(name, *value, "");
+  }
   if (const Json* types = in.find("layer_types")) {
     const bool all_full =
         types->is_array() && std::all_of(types->begin(), types->end(), [](const Json& t) { return t == "full_attention"; });

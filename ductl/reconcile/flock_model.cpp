@@ -80,7 +80,7 @@ Expected<FlockModel> open_flock_model(const inventory::Flock& flock) {
   if (!checkpoint) return tl::unexpected(checkpoint.error());
   model.checkpoint = std::move(*checkpoint);
   if (auto ok = weights::check_sliceable(model.checkpoint->config()); !ok) return tl::unexpected(ok.error());
-  if (auto ok = weights::check_ffn_tensors(*model.checkpoint); !ok) return tl::unexpected(ok.error());
+  if (auto ok = weights::check_tensors(*model.checkpoint); !ok) return tl::unexpected(ok.error());
   return model;
 }
 

@@ -60,7 +60,7 @@ Expected<std::unique_ptr<ComputeModel>> ComputeModel::open(const ComputeOptions&
 
 Expected<void> ComputeModel::open_ffn(const ComputeOptions& options) {
   if (!options.flock) {
-    if (auto checked = weights::check_ffn_tensors(*checkpoint_); !checked) return checked;
+    if (auto checked = weights::check_tensors(*checkpoint_); !checked) return checked;
     auto ffn = make_host_ffn(*checkpoint_, options.threads);
     if (!ffn) return tl::unexpected(ffn.error());
     ffn_ = std::move(*ffn);

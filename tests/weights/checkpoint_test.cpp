@@ -199,7 +199,7 @@ TEST_F(CheckpointFolder, experts_are_found_by_their_names_in_dense_routed_and_sh
   const ModelConfig model = parse_model_config(moe_config().dump(), "", "").value();
   tensors(ffn_tensors(model));
   const auto checkpoint = opened();
-  ASSERT_TRUE(check_ffn_tensors(*checkpoint)) << check_ffn_tensors(*checkpoint).error().text();
+  ASSERT_TRUE(check_tensors(*checkpoint)) << check_tensors(*checkpoint).error().text();
   EXPECT_EQ(expert_weights(*checkpoint, 0, 0)->gate.name, "model.layers.0.mlp.gate_proj.weight");
   EXPECT_EQ(expert_weights(*checkpoint, 0, 0)->down.columns, 48);
   EXPECT_EQ(expert_weights(*checkpoint, 1, 1)->up.name, "model.layers.1.mlp.experts.1.up_proj.weight");
@@ -214,7 +214,7 @@ TEST_F(CheckpointFolder, every_missing_ffn_tensor_is_named_in_one_error) {
   all.erase(all.begin() + 1);  // layer 0: up
   all.back().shape = {16, 64}; // layer 1: the shared expert's down
   tensors(all);
-  const auto checked = check_ffn_tensors(*opened());
+  const auto checked = check_tensors(*opened());
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().code, ErrorCode::kCheckpointTensor);
   EXPECT_THAT(checked.error().message, HasSubstr("model.layers.0.mlp.up_proj.weight"));
@@ -222,14 +222,30 @@ TEST_F(CheckpointFolder, every_missing_ffn_tensor_is_named_in_one_error) {
               HasSubstr("model.layers.1.mlp.shared_experts.down_proj.weight\" has shape [16, 64]; expected [32, 32]"));
 }
 
+TEST_F(CheckpointFolder, a_tensor_that_the_family_has_not_is_refused_by_name) {
+  config(moe_config());
+  const ModelConfig model = parse_model_config(moe_config().dump(), "", "").value();
+  for (const char* name :
+       {"model.layers.1.self_attn.q_proj.bias", "model.layers.1.mlp.experts.99.up_proj.weight",
+        "model.layers.0.mlp.experts.0.up_proj.weight", "model.layers.01.input_layernorm.weight", "visual.patch"}) {
+    auto all = ffn_tensors(model);
+    all.push_back({name, "BF16", {2}, std::string(4, '\0')});
+    tensors(all);
+    const auto checked = check_tensors(*opened());
+    ASSERT_FALSE(checked) << name;
+    EXPECT_THAT(checked.error().message, HasSubstr(std::string("\"") + name + "\" is no part of a"));
+  }
+}
+
 TEST_F(CheckpointFolder, fused_experts_are_refused_clearly) {
   config(moe_config());
   auto all = ffn_tensors(parse_model_config(moe_config().dump(), "", "").value());
   all.push_back({"model.layers.1.mlp.experts.gate_up_proj", "BF16", {2, 32, 32}, std::string(2 * 32 * 32 * 2, '\0')});
   tensors(all);
-  const auto checked = check_ffn_tensors(*opened());
+  const auto checked = check_tensors(*opened());
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr("holds all experts in one tensor"));
+  EXPECT_THAT(checked.error().next, HasSubstr("one tensor an expert"));
 }
 
 TEST_F(CheckpointFolder, identity_stays_while_nothing_changes_and_changes_with_config_and_files) {

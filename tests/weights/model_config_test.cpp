@@ -145,6 +145,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"qwen3_0_6b", {{"rope_scaling", {{"type", "yarn"}}}}, "rope factor is missing"},
         Refusal{
             "qwen3_0_6b", {{"rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"attention_factor", 1.1}}}}, "attention_factor"},
+        Refusal{"smollm2_135m", {{"final_logit_softcapping", 30.0}}, "final_logit_softcapping = 30.0"},
+        Refusal{"smollm2_135m", {{"embedding_multiplier", 12}}, "embedding_multiplier"},
+        Refusal{"smollm2_135m", {{"logits_scaling", 8}}, "logits_scaling"},
+        Refusal{"smollm2_135m", {{"no_rope_layers", {1, 1, 0}}}, "no_rope_layers"},
         Refusal{"qwen3_0_6b", {{"use_sliding_window", true}}, "use_sliding_window"},
         Refusal{"smollm2_135m", {{"sliding_window", 4096}}, "sliding_window"},
         Refusal{"qwen3_0_6b", {{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types"},
