@@ -70,17 +70,29 @@ void add_mla(const ModelConfig& c, Tally& tally) {
   tally.plain(index_heads * hidden);
 }
 
+std::uint64_t embedding_count(const ModelConfig& c) { return wide(c.vocab) * wide(c.hidden) * (c.tied_embeddings ? 1u : 2u); }
+
+void add_attention(const ModelConfig& c, Tally& tally) {
+  if (c.mla.kv_lora_rank > 0)
+    add_mla(c, tally);
+  else
+    add_plain_attention(c, tally);
+}
+
+std::uint64_t attention_count(const ModelConfig& c) {
+  Tally tally(c);
+  for (int layer = 0; layer < decoder_layers(c); ++layer) add_attention(c, tally);
+  return tally.count().parameters;
+}
+
 Count host_count(const ModelConfig& c) {
   Tally tally(c);
-  tally.plain(wide(c.vocab) * wide(c.hidden) * (c.tied_embeddings ? 1u : 2u));
+  tally.plain(embedding_count(c));
   tally.plain(wide(c.hidden)); // final norm
   for (int layer = 0; layer < decoder_layers(c); ++layer) {
     tally.plain(2 * wide(c.hidden));
     if (layer >= c.layers) tally.plain((3 + 2 * wide(c.hidden)) * wide(c.hidden)); // three norms, eh_proj
-    if (c.mla.kv_lora_rank > 0)
-      add_mla(c, tally);
-    else
-      add_plain_attention(c, tally);
+    add_attention(c, tally);
     if (!is_moe_layer(c, layer)) continue;
     tally.plain(wide(c.moe.experts) * wide(c.hidden));
     if (c.moe.sigmoid_scores) tally.f32(wide(c.moe.experts));
@@ -89,7 +101,7 @@ Count host_count(const ModelConfig& c) {
 }
 
 bool on_host(const ModelConfig& c, int layer, int expert, HostFfn host_ffn) {
-  if (host_ffn == HostFfn::None) return false;
+  if (host_ffn == HostFfn::None || c.moe.experts == 0) return false;
   return !is_moe_layer(c, layer) || expert == shared_expert(c, layer);
 }
 
@@ -126,16 +138,23 @@ ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn, inventory::I
   sizes.host_parameters = host.parameters;
   sizes.host_weight_bytes = host.bytes;
   const std::uint64_t slice_bytes = slice_layout(config.hidden).bytes;
-  Tally kept(config); // FFNs that stay on the host
+  sizes.embedding_parameters = embedding_count(config);
+  sizes.attention_parameters = attention_count(config);
+  Tally kept(config);     // FFNs that stay on the host
+  std::uint64_t idle = 0; // routed experts that a token does not choose
   for (int layer = 0; layer < decoder_layers(config); ++layer) {
     for (int expert = 0; expert < expert_count(config, layer); ++expert) {
       const std::uint64_t channels = wide(expert_channels(config, layer, expert));
+      const std::uint64_t parameters = 3 * channels * wide(config.hidden);
+      if (is_moe_layer(config, layer) && expert == shared_expert(config, layer)) sizes.shared_parameters += parameters;
+      if (is_moe_layer(config, layer) && expert >= config.moe.experts_per_token && expert < config.moe.experts)
+        idle += parameters;
       if (on_host(config, layer, expert, host_ffn)) {
         kept.projection(channels, wide(config.hidden));
         kept.projection(channels, wide(config.hidden));
         kept.projection(wide(config.hidden), channels);
       } else {
-        sizes.duck_parameters += 3 * channels * wide(config.hidden);
+        sizes.duck_parameters += parameters;
         sizes.duck_bytes += wide(expert_slices(config, layer, expert)) * slice_bytes;
       }
     }
@@ -143,6 +162,7 @@ ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn, inventory::I
   sizes.host_parameters += kept.count().parameters;
   sizes.host_weight_bytes += kept.count().bytes;
   sizes.parameters = sizes.host_parameters + sizes.duck_parameters;
+  sizes.active_parameters = sizes.parameters - idle;
   const bool mla = config.mla.kv_lora_rank > 0;
   const std::uint64_t values =
       mla ? wide(config.mla.kv_lora_rank + config.mla.rope_dim) : 2 * wide(config.kv_heads) * wide(config.head_dim);

@@ -11,11 +11,18 @@ struct ModelSizes {
   std::uint64_t parameters = 0;
   std::uint64_t host_parameters = 0; // attention, norms, router, embeddings, head (and what host_ffn says)
   std::uint64_t duck_parameters = 0;
-  std::uint64_t host_weight_bytes = 0;  // in the checkpoint's own types
-  std::uint64_t duck_bytes = 0;         // all slices, stored form
-  std::uint64_t kv_bytes_per_token = 0; // as this engine keeps it: float, the indexer's keys as asked
+  // Parts of parameters: what a token is computed with, and of the host's part what lies where.
+  std::uint64_t active_parameters = 0;    // all but the routed experts that a token does not choose
+  std::uint64_t embedding_parameters = 0; // embedding and head, once when they are tied
+  std::uint64_t attention_parameters = 0; // projections and inner norms of all layers, the indexer's among them
+  std::uint64_t shared_parameters = 0;    // shared experts
+  std::uint64_t host_weight_bytes = 0;    // in the checkpoint's own types
+  std::uint64_t duck_bytes = 0;           // all slices, stored form
+  std::uint64_t kv_bytes_per_token = 0;   // as this engine keeps it: float, the indexer's keys as asked
 };
-enum class HostFfn { None, DenseShared }; // which FFNs the host keeps
+// Which FFNs the host keeps: none, as the engine runs, or those of a model with routed experts that every token passes (its dense
+// layers' and its shared experts'). A model without routed experts has all of its FFNs on the ducks either way.
+enum class HostFfn { None, DenseShared };
 
 // From the config alone, no tensor is read. With the MTP layer, where config.mtp_layers says that there is one.
 [[nodiscard]] ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn = HostFfn::None,

@@ -63,12 +63,21 @@ std::string ffn_text(const ModelConfig& c) {
 
 const char* host_ffn_text(HostFfn host_ffn) { return host_ffn == HostFfn::None ? "none" : "dense,shared"; }
 
+std::uint64_t most_needed(const weights::Budget& budget) {
+  std::uint64_t most = 0;
+  for (const weights::DuckBudget& duck : budget.ducks) most = std::max(most, duck.needed);
+  return most;
+}
+
 nlohmann::json fit_json(const Fit& fit) {
   const weights::Budget& b = fit.budget;
   nlohmann::json json = {{"name", fit.flock},           {"ducks", b.ducks.size()},
-                         {"context", b.context},        {"duck_bytes_each", b.ducks.empty() ? 0 : b.ducks.front().needed},
+                         {"context", b.context},        {"duck_bytes_each", most_needed(b)},
                          {"host_bytes", b.host_needed}, {"host_bytes_available", b.host_available},
                          {"fits", !fit.shortage}};
+  json["each_duck"] = nlohmann::json::array();
+  for (const weights::DuckBudget& duck : b.ducks)
+    json["each_duck"].push_back({{"name", duck.name}, {"needed", duck.needed}, {"available", duck.available}});
   if (fit.shortage) json["reason"] = fit.shortage->message;
   json["not_carried_out"] = nlohmann::json::array();
   for (const Error& setting : fit.not_carried_out) json["not_carried_out"].push_back(setting.message);
@@ -93,6 +102,10 @@ void print_json(const Shown& shown, const std::optional<Fit>& fit) {
                          {"parameters", shown.plain.parameters},
                          {"host_parameters", shown.plain.host_parameters},
                          {"duck_parameters", shown.plain.duck_parameters},
+                         {"active_parameters", shown.plain.active_parameters},
+                         {"embedding_parameters", shown.plain.embedding_parameters},
+                         {"attention_parameters", shown.plain.attention_parameters},
+                         {"shared_parameters", shown.plain.shared_parameters},
                          {"mtp_parameters", shown.sizes.parameters - shown.plain.parameters},
                          {"checkpoint_bytes", nullptr},
                          {"host_weight_bytes", shown.sizes.host_weight_bytes},
@@ -113,10 +126,15 @@ void print_fit(const Fit& fit) {
     return available == 0 ? std::string() : fmt::format(" of {}", size_text(available));
   };
   row("flock", fmt::format("{}, {} ducks; a context of {} tokens", fit.flock, b.ducks.size(), b.context));
-  if (!b.ducks.empty()) {
-    const auto least =
-        std::min_element(b.ducks.begin(), b.ducks.end(), [](const auto& x, const auto& y) { return x.available < y.available; });
-    row("  each duck", fmt::format("{}{}", size_text(least->needed), of(least->available)));
+  for (std::size_t i = 0; i < b.ducks.size();) { // neighbours that are alike in one line
+    std::size_t end = i + 1;
+    const auto alike = [&](const weights::DuckBudget& duck) {
+      return duck.needed == b.ducks[i].needed && duck.available == b.ducks[i].available;
+    };
+    while (end < b.ducks.size() && alike(b.ducks[end])) ++end;
+    const std::string names = end - i == 1 ? b.ducks[i].name : fmt::format("{} to {}", b.ducks[i].name, b.ducks[end - 1].name);
+    row(i == 0 ? "  each duck" : "", fmt::format("{}{} ({})", size_text(b.ducks[i].needed), of(b.ducks[i].available), names));
+    i = end;
   }
   row("  host", fmt::format("{}{}", size_text(b.host_needed), of(b.host_available)));
   row("  fits", fit.shortage ? "no: " + fit.shortage->message : "yes");
@@ -131,6 +149,12 @@ void print_table(const Shown& shown, const std::optional<Fit>& fit) {
   row("family", c.model_type);
   row("parameters", fmt::format("{} ({} on the host, {} on the ducks)", shown.plain.parameters, shown.plain.host_parameters,
                                 shown.plain.duck_parameters));
+  if (shown.plain.active_parameters != shown.plain.parameters)
+    row("  a token", fmt::format("passes {} of them", shown.plain.active_parameters));
+  row("  of these",
+      fmt::format("{} embedding and head, {} attention{}", shown.plain.embedding_parameters, shown.plain.attention_parameters,
+                  shown.plain.shared_parameters == 0 ? std::string()
+                                                     : fmt::format(", {} shared experts", shown.plain.shared_parameters)));
   row("layers",
       fmt::format("{}, hidden {}, vocabulary {}{}", c.layers, c.hidden, c.vocab, c.tied_embeddings ? ", embeddings tied" : ""));
   if (c.mtp_layers > 0)

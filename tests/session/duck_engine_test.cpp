@@ -105,11 +105,15 @@ TEST_F(DuckEngine, a_config_alone_is_shown_with_its_sizes_and_whether_it_fits_a_
   EXPECT_EQ(kept.at("host_parameters"), 17'969'173'248u);
   EXPECT_EQ(kept.at("duck_parameters"), 653'908'770'816u);
   EXPECT_EQ(kept.at("mtp_parameters"), 11'624'027'648u);
+  EXPECT_EQ(kept.at("active_parameters"), 38'403'822'336u);
+  EXPECT_EQ(kept.at("attention_parameters"), 12'265'071'872u);
+  EXPECT_EQ(kept.at("shared_parameters"), 2'554'331'136u);
   EXPECT_TRUE(kept.at("checkpoint_bytes").is_null());
   EXPECT_FALSE(kept.contains("flock"));
 
   const json home = show({"--flock", std::filesystem::path(DUCTL_SOURCE_DIR) / "inventory/home.toml"}).at("flock");
   EXPECT_EQ(home.at("ducks"), 32);
+  EXPECT_EQ(home.at("each_duck").size(), 32u);
   EXPECT_NEAR(home.at("duck_bytes_each").get<double>(), 752.6e9 / 32, 0.5e9); // facts: 700.9 GiB of fp9 with the MTP layer
   std::ofstream(folder.path() / "small.toml") << R"([flock]
 name = "small"

@@ -19,8 +19,9 @@ ModelConfig config_of(const std::string& name) {
 
 struct Published {
   const char* model;
-  std::uint64_t total, host, ducks; // host with DenseShared
-  std::uint64_t kv_values;          // kept numbers a token
+  std::uint64_t total, active, host, ducks; // host with DenseShared
+  std::uint64_t embedding, attention, shared;
+  std::uint64_t kv_values; // kept numbers a token
 };
 class PublishedSizes : public testing::TestWithParam<Published> {};
 
@@ -28,24 +29,33 @@ TEST_P(PublishedSizes, follow_from_the_config_to_the_last_parameter) {
   const Published& p = GetParam();
   ModelConfig config = config_of(p.model);
   config.mtp_layers = 0; // published totals leave it out
-  const bool dense = config.moe.experts == 0;
-  const ModelSizes sizes = model_sizes(config, dense ? HostFfn::None : HostFfn::DenseShared);
+  const ModelSizes sizes = model_sizes(config, HostFfn::DenseShared);
   EXPECT_EQ(sizes.parameters, p.total);
+  EXPECT_EQ(sizes.active_parameters, p.active);
+  EXPECT_EQ(sizes.embedding_parameters, p.embedding);
+  EXPECT_EQ(sizes.attention_parameters, p.attention);
+  EXPECT_EQ(sizes.shared_parameters, p.shared);
   EXPECT_EQ(sizes.host_parameters, p.host);
   EXPECT_EQ(sizes.duck_parameters, p.ducks);
   EXPECT_EQ(sizes.kv_bytes_per_token, p.kv_values * 4);
 }
 
 // Published totals; kv_values is the bf16 bytes of a token, halved.
-INSTANTIATE_TEST_SUITE_P(
-    Budget, PublishedSizes,
-    testing::Values(Published{"smollm2_135m", 134'515'008, 54'888'768, 79'626'240, 23'040 / 2},
-                    Published{"qwen3_0_6b", 596'049'920, 331'808'768, 264'241'152, 114'688 / 2},
-                    Published{"qwen3_30b_a3b", 30'532'122'624, 1'541'093'376, 28'991'029'248, 98'304 / 2},
-                    Published{"qwen3_235b_a22b", 235'093'634'560, 7'997'238'784, 227'096'395'776, 192'512 / 2},
-                    Published{"deepseek_v3", 671'026'419'200, 17'117'648'384, 653'908'770'816, 70'272 / 2},
-                    Published{"deepseek_v3_2", 671'877'944'064, 17'969'173'248, 653'908'770'816, 70'272 / 2 + 61 * 128}),
-    [](const auto& row) { return std::string(row.param.model); });
+INSTANTIATE_TEST_SUITE_P(Budget, PublishedSizes,
+                         testing::Values(Published{"smollm2_135m", 134'515'008, 134'515'008, 54'888'768, 79'626'240, 28'311'552,
+                                                   26'542'080, 0, 23'040 / 2},
+                                         Published{"qwen3_0_6b", 596'049'920, 596'049'920, 331'808'768, 264'241'152, 155'582'464,
+                                                   176'167'936, 0, 114'688 / 2},
+                                         Published{"qwen3_30b_a3b", 30'532'122'624, 3'353'032'704, 1'541'093'376, 28'991'029'248,
+                                                   2 * 311'164'928, 905'981'952, 0, 98'304 / 2},
+                                         Published{"qwen3_235b_a22b", 235'093'634'560, 22'190'763'520, 7'997'238'784,
+                                                   227'096'395'776, 2 * 622'329'856, 6'702'521'856, 0, 192'512 / 2},
+                                         Published{"deepseek_v3", 671'026'419'200, 37'552'297'472, 17'117'648'384,
+                                                   653'908'770'816, 2 * 926'679'040, 11'413'547'008, 2'554'331'136, 70'272 / 2},
+                                         Published{"deepseek_v3_2", 671'877'944'064, 38'403'822'336, 17'969'173'248,
+                                                   653'908'770'816, 2 * 926'679'040, 12'265'071'872, 2'554'331'136,
+                                                   70'272 / 2 + 61 * 128}),
+                         [](const auto& row) { return std::string(row.param.model); });
 
 TEST(Budget, an_mtp_layer_is_a_decoder_layer_with_a_projection_and_three_norms) {
   for (const auto& [model, published] :
