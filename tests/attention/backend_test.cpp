@@ -10,6 +10,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace ductl::engine {
 namespace {
@@ -76,6 +77,26 @@ std::vector<std::uint32_t> cache_bits(KvCache& cache, int layers) {
         const auto bits = bits_of({rows, floats});
         all.insert(all.end(), bits.begin(), bits.end());
       }
+  return all;
+}
+
+// Every key of the indexer that the cache holds.
+std::vector<std::uint8_t> index_bytes(KvCache& cache, const weights::ModelConfig& config) {
+  auto& cpu = static_cast<CpuKvCache&>(cache);
+  const auto rows = std::size_t(cpu.length()), dims = std::size_t(config.indexer.head_dim);
+  std::vector<std::uint8_t> all;
+  const auto add = [&all](const void* data, std::size_t bytes) {
+    const auto* begin = static_cast<const std::uint8_t*>(data);
+    all.insert(all.end(), begin, begin + bytes);
+  };
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (cpu.index_key_type() == inventory::IndexKeys::F32) {
+      add(cpu.index_keys(layer), rows * dims * sizeof(float));
+    } else {
+      add(cpu.index_codes(layer), rows * dims);
+      add(cpu.index_scales(layer), rows * sizeof(float));
+    }
+  }
   return all;
 }
 
@@ -222,6 +243,33 @@ TEST(CpuBackend, TheIndexersKeysAreCachedAsTheOptionSays) {
   CpuBackendOptions fp8;
   fp8.index_keys = inventory::IndexKeys::Fp8;
   expect_another_selection(floats, Engine(model, fp8).run(ids, 64), model);
+}
+
+TEST(CpuBackend, TheIndexersKeysHaveTheSameBitsForAnyChunksTurnsAndBehindARollback) {
+  constexpr int kWhole = 90;
+  const std::vector<int> ids = random_ids(kWhole, 128), others = random_ids(30, 127);
+  for (const auto type : {inventory::IndexKeys::F32, inventory::IndexKeys::Fp8}) {
+    CpuBackendOptions options{.threads = 2, .tokens_max = 128};
+    options.index_keys = type;
+    Engine engine(model_of("deepseek_v32"), options);
+    const auto whole = must(engine.backend->make_cache(kWhole));
+    const std::vector<std::uint32_t> logits = bits_of(engine.run(*whole, ids, kWhole));
+    const std::vector<std::uint8_t> keys = index_bytes(*whole, engine.checkpoint->config());
+    EXPECT_GT(std::set<std::uint8_t>(keys.begin(), keys.end()).size(), 64u); // it is keys that are compared
+    for (const int chunk : {1, 7, 64}) {
+      SCOPED_TRACE(chunk);
+      const auto cache = must(engine.backend->make_cache(128));
+      std::vector<float> rows = engine.run(*cache, std::span(ids).first(40), chunk);
+      engine.run(*cache, others, chunk);
+      cache->truncate(40);
+      const std::vector<float> rest = engine.run(*cache, std::span(ids).subspan(40), chunk);
+      rows.insert(rows.end(), rest.begin(), rest.end());
+      EXPECT_EQ(bits_of(rows), logits);
+    }
+    const auto exact = must(engine.backend->make_cache(kWhole)); // of the same capacity, as scales stand behind all codes
+    engine.run(*exact, ids, 7);
+    EXPECT_EQ(index_bytes(*exact, engine.checkpoint->config()), keys);
+  }
 }
 
 // The seam's promise: lanes in flight at once do not see each other.

@@ -55,6 +55,16 @@ TEST(Rope, DeepseeksSoftmaxScaleHoldsMscaleSquared) {
   EXPECT_FLOAT_EQ(attention_scale(config), float(1 / std::sqrt(192.0)));
 }
 
+TEST(Rope, TwoMscalesThatDifferScaleCosinesByTheirRatioAndTheSoftmaxByTheSecondAlone) {
+  weights::ModelConfig config;
+  config.mla = {1536, 512, 128, 64, 128};
+  config.rope = deepseek_rope();
+  config.rope.mscale_all_dim = 0.707;
+  const double log = std::log(40.0), first = 0.1 * log + 1, second = 0.1 * 0.707 * log + 1;
+  EXPECT_FLOAT_EQ(RopeTable(config.rope, 64).amplitude(), float(first / second));
+  EXPECT_FLOAT_EQ(attention_scale(config), float(second * second / std::sqrt(192.0)));
+}
+
 TEST(Rope, QwensYarnDoesNotTouchTheSoftmax) {
   weights::ModelConfig config;
   config.head_dim = 128;

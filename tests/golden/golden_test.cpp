@@ -37,9 +37,10 @@ protected:
 
 // The suite takes what it finds; here is what it must find.
 TEST(GoldenCases, AreAllThere) {
-  const std::vector<std::string> expected{"deepseek_v3",         "deepseek_v32",  "deepseek_v32_fp8", "deepseek_v3_fp8",
-                                          "deepseek_v3_plain_q", "llama_sharded", "llama_tied",       "qwen3",
-                                          "qwen3_f32",           "qwen3_fp8",     "qwen3_moe",        "qwen3_moe_fp8"};
+  const std::vector<std::string> expected{
+      "deepseek_v3",         "deepseek_v32", "deepseek_v32_fp8", "deepseek_v3_fp8", "deepseek_v3_fp8_blocks",
+      "deepseek_v3_plain_q", "llama_fp8",    "llama_sharded",    "llama_tied",      "qwen3",
+      "qwen3_f32",           "qwen3_fp8",    "qwen3_moe",        "qwen3_moe_fp8",   "qwen3_moe_fp8_f32"};
   EXPECT_EQ(golden_case_names(), expected);
 }
 

@@ -199,6 +199,17 @@ CASES = {
     "deepseek_v32_fp8": (deepseek_model, config_of("deepseek_v32", **{
         **DEEPSEEK_V32, "hidden_size": 160, "num_hidden_layers": 2, "n_routed_experts": 8, "n_group": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 144, "index_head_dim": 32}), "fp8"),
+    "llama_fp8": (plain_model, config_of(
+        "llama", architectures=["LlamaForCausalLM"], hidden_size=160, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=32, intermediate_size=208, rope_theta=10000.0, rms_norm_eps=1e-5), "fp8"),
+    "qwen3_moe_fp8_f32": (plain_model, config_of(
+        "qwen3_moe", architectures=["Qwen3MoeForCausalLM"], hidden_size=160, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=32, intermediate_size=96, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=144,
+        norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[], rope_theta=1000000.0), "fp8"),
+    # kv_b of four blocks of rows, keys and values of a head in different ones
+    "deepseek_v3_fp8_blocks": (deepseek_model, config_of("deepseek_v3", **{
+        **DEEPSEEK, "hidden_size": 96, "num_hidden_layers": 2, "qk_nope_head_dim": 64, "v_head_dim": 64, "n_routed_experts": 8,
+        "num_experts_per_tok": 2}), "fp8"),
 }
 
 
