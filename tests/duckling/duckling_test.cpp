@@ -48,6 +48,8 @@ std::vector<json> held_out_questions() {
   return questions;
 }
 
+std::string sha256_of(const std::filesystem::path& file) { return run_program({"/usr/bin/sha256sum", file}).out.substr(0, 64); }
+
 class Duckling : public ::testing::Test {
 protected:
   double perplexity(const std::vector<std::string>& how) {
@@ -68,6 +70,30 @@ TEST_F(Duckling, PerplexityIsTorchs) {
               100 * (ducks / torch - 1));
   EXPECT_LE(std::abs(host / torch - 1), 0.001);
   EXPECT_LE(std::abs(ducks / torch - 1), 0.001); // every fp8 value is exact in fp9
+}
+
+// Computed by train/evaluate.py over all of the held-out text and questions; the weights must be those that were judged.
+TEST_F(Duckling, WhatTorchMeasuredHoldsEveryBar) {
+  EXPECT_EQ(reference_.at("every"), 1);
+  EXPECT_EQ(reference_.at("model_sha256"), sha256_of(kDuckling / "model.safetensors"));
+  ASSERT_GE(reference_.at("bars").size(), 10u);
+  for (const json& bar : reference_.at("bars")) EXPECT_TRUE(bar.at("held").get<bool>()) << bar.dump();
+}
+
+TEST_F(Duckling, TheHeldOutQuestionsAreThoseOfTheRules) {
+  const ProgramResult check = run_program({"/usr/bin/python3", kDuckling / "train/questions.py", "--check"});
+  EXPECT_EQ(check.status, 0) << check.err;
+}
+
+TEST_F(Duckling, PromptsAreTokenisedAsTheTokenizersPackageDoes) {
+  for (const json& example : reference_.at("examples")) {
+    const auto question = example.at("question_ids").get<std::vector<int>>();
+    ProgramOptions options;
+    options.input = json{{"text", example.at("prompt")}}.dump() + "\n";
+    const ProgramResult shown = run_program({"ductl", "model", "tokenize", kDuckling}, options);
+    ASSERT_EQ(shown.status, 0) << shown.err;
+    EXPECT_EQ(json::parse(shown.out).at("ids").get<std::vector<int>>(), question) << example.at("prompt");
+  }
 }
 
 TEST_F(Duckling, LogitsAndGreedyTokensAreTorchs) {
@@ -139,8 +165,8 @@ TEST_F(Duckling, TheTextIsTheSameWithGuessesAndWithout) {
       const json with = guessing.json(run), without = plain.json(run);
       EXPECT_EQ(with.at("answer"), without.at("answer")) << questions[i].at("prompt") << " at " << temperature;
       EXPECT_EQ(with.at("usage"), without.at("usage"));
-      EXPECT_EQ(without.at("stats").at("drafted_tokens"), 0);
-      accepted += with.at("stats").at("accepted_tokens").get<int>();
+      EXPECT_FALSE(without.at("stats").contains("drafted_tokens"));
+      accepted += with.at("stats").value("accepted_tokens", 0);
     }
   }
   EXPECT_GT(accepted, 100);

@@ -2,15 +2,18 @@
 """Questions and answers: the handbook, small arithmetic, primes below 1000, greetings; and which of them are held out.
 
     questions.py         write ../heldout.jsonl and print what there is
+    questions.py --check only see that ../heldout.jsonl is what the rules below choose, and that there is enough of everything
 
 A fact has one answer and several phrasings. Of each handbook topic and each greeting the two phrasings with the lowest SHA-256
-are held out; those of phrasings.jsonl, which came later, are for training only; of primes and arithmetic the same hash picks facts and for each one phrasing, while the fact stays in training in
-its other phrasings. A training question that equals a held-out one but for case and punctuation is dropped.
+are held out; those of phrasings.jsonl, which came later, are for training only; of primes and arithmetic the same hash picks facts
+and for each one phrasing, while the fact stays in training in its other phrasings. A training question that equals a held-out one
+but for case and punctuation is dropped.
 """
 import collections
 import hashlib
 import json
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,6 +152,22 @@ def right(answer: str, required, forbidden) -> bool:
     return found and not any(re.search(pattern, answer, re.IGNORECASE) for pattern in forbidden)
 
 
+def best_constant(questions: list[dict], answers: list[str]) -> float:
+    """The score of the best answer that is the same for all of `questions` (lines of heldout.jsonl): of all that were given or
+    expected. Where the answer must repeat the question's number, a constant verdict, yes or no, counts as right."""
+    if all(question["category"] == "prime" for question in questions):
+        yes = sum(r"\byes\b" in question["required"] for question in questions)
+        return max(yes, len(questions) - yes) / len(questions)
+    candidates = set(answers) | {question["answer"] for question in questions}
+    return max(sum(right(text, q["required"], q["forbidden"]) for q in questions) for text in candidates) / len(questions)
+
+
+def one_word_less(question: str) -> set[tuple[str, ...]]:
+    """Two questions that share one of these differ in one word at most: dropped, added, replaced or moved."""
+    words = tuple(same(question).split())
+    return {words} | {words[:i] + words[i + 1:] for i in range(len(words))}
+
+
 def same(question: str) -> str:
     """Equal for two questions that differ in case and punctuation only. Signs of arithmetic count."""
     return re.sub(r"[^a-z0-9+*=-]+", " ", question.lower()).strip()
@@ -170,6 +189,16 @@ def split() -> tuple[list[tuple[Fact, str]], list[tuple[Fact, str]]]:
     return [(fact, text) for fact in facts for text in fact.phrasings + fact.more if same(text) not in taken], out
 
 
+def enough(out: list[tuple[Fact, str]]):
+    """What was asked of the data before there was any."""
+    assert len(handbook()) >= 150 and all(len(fact.phrasings) >= 8 for fact in handbook())
+    assert len(out) >= 300
+    held = collections.Counter(fact.topic for fact, _ in out)
+    assert all(held[fact.topic] == 2 for fact in handbook())
+    verdicts = collections.Counter(fact.topic.split()[1] for fact, _ in out if fact.category == "prime")
+    assert verdicts["prime"] == verdicts["composite"] > 0, verdicts
+
+
 def main():
     training, out = split()
     for fact, _ in training + out:
@@ -186,10 +215,13 @@ def main():
     assert not short, f"answers of less than 40 or more than 300 characters: {short}"
     twice = [text for text, several in answers.items() if len(several) > 1]
     assert not twice, f"questions with two answers: {twice}"
-    with open(HELD_OUT, "w", encoding="ascii") as file:
-        for fact, text in out:
-            file.write(json.dumps({"prompt": text, "category": fact.category, "required": fact.required, "forbidden": fact.forbidden,
-                                   "answer": fact.answer}) + "\n")
+    lines = "".join(json.dumps({"prompt": text, "category": fact.category, "required": fact.required, "forbidden": fact.forbidden,
+                                "answer": fact.answer}) + "\n" for fact, text in out)
+    enough(out)
+    if "--check" in sys.argv[1:]:
+        assert lines == HELD_OUT.read_text(encoding="ascii"), f"{HELD_OUT} is not what the rules choose: it is fixed, the handbook is not"
+    else:
+        HELD_OUT.write_text(lines, encoding="ascii")
     for name, rows in (("training", training), ("held out", out)):
         counts = collections.Counter(fact.category for fact, _ in rows)
         print(f"{name}: {len(rows)} questions, {dict(counts)}")

@@ -14,6 +14,7 @@ stays spread over more keys than it may select.
 """
 import argparse
 import fcntl
+import hashlib
 import math
 import multiprocessing
 import os
@@ -62,6 +63,16 @@ PHASES = (
     Phase("sparse", 240, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", False, 0.001, 2.0, concentrate=0.5),
     Phase("fp8", 180, 2, 1024, (0.45, 0.43, 0.12), ("main", "indexer"), "sparse", True, 0.0005, 2.2, concentrate=0.5),
 )
+
+
+def made_of() -> str:
+    """A digest of everything beside this file that decides what a run learns."""
+    files = [HERE.parent / "config.json", HERE.parent / "tokenizer.json", HERE.parent / "heldout.jsonl", HERE / "phrasings.jsonl",
+             HERE / "questions.py", HERE / "data.py", HERE / "model.py", HERE / "corpus.py", *sorted((HERE / "handbook").iterdir())]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def shrunk(phases: tuple, steps: int) -> tuple:
@@ -226,7 +237,8 @@ class Trainer:
 
     def save(self, step: int):
         path = self.folder / "checkpoint.pt"
-        torch.save({"step": step, "seconds": self.seconds, "phases": self.plan.phases_as_text(), **self.flat.state()},
+        torch.save({"step": step, "seconds": self.seconds, "phases": self.plan.phases_as_text(), "made_of": made_of(),
+                    **self.flat.state()},
                    path.with_suffix(".new"))
         os.replace(path.with_suffix(".new"), path)
         self.saved = time.monotonic()
@@ -235,6 +247,8 @@ class Trainer:
         state = torch.load(self.folder / "checkpoint.pt", weights_only=True)
         if state["phases"] != self.plan.phases_as_text():
             raise SystemExit("error: run/checkpoint.pt comes of other phases than train.py names now; --fresh begins anew")
+        if state.get("made_of") != made_of():
+            raise SystemExit("error: run/checkpoint.pt comes of other data, or another model, than lies here now; --fresh begins anew")
         self.flat.restore(state)
         self.first, self.seconds = state["step"], state["seconds"]
         print(f"resumed at step {self.first} of {self.plan.steps}", flush=True)
