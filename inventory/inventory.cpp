@@ -82,7 +82,9 @@ std::string model_source(const Flock& flock) {
   if (source.is_absolute() || flock.file.empty()) return flock.model.source;
   std::error_code ignored;
   const std::filesystem::path beside = (flock.file.parent_path() / source).lexically_normal();
-  return std::filesystem::exists(beside, ignored) ? beside.string() : flock.model.source;
+  // "./" and "../" can only be meant as a path, so that an error names where it leads.
+  const bool path = flock.model.source.starts_with("./") || flock.model.source.starts_with("../");
+  return path || std::filesystem::exists(beside, ignored) ? beside.string() : flock.model.source;
 }
 
 } // namespace ductl::inventory

@@ -97,6 +97,9 @@ void check_ducks(const Draft& draft, FaultLog& faults) {
     const Duck& duck = flock.ducks[i];
     const DuckMarks& marks = draft.duck_marks[i];
     if (!duck.name.empty()) names.take(duck.name, duck.name, marks.name);
+    if (duck.name == "ductl" || duck.name == "duck-engine")
+      faults.add(ErrorCode::kInventoryValue, marks.name, fmt::format("a duck can't be called {}", duck.name),
+                 "the state folder keeps run files and logs by name, and this one is taken", "give it another name");
     if (marks.address_known) addresses.take(to_string(duck.address), duck.name, marks.address);
     if (duck.mac) macs.take(to_string(*duck.mac), duck.name, marks.mac);
     check_duck_address(draft, i, faults);

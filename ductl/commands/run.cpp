@@ -98,9 +98,9 @@ void add_run(CLI::App& app, CommandContext& context) {
       ->type_name("FILE");
   add_ask_options(*verb, options->ask);
   verb->footer("Stdout carries only the answer; the statistics go to stderr.\n"
-               "Examples:\n  ductl run \"What is the capital of France?\"\n"
+               "Examples:\n  ductl run \"What is a duck?\"\n"
                "  git diff | ductl run - --system \"Write a commit message for this diff.\"\n"
-               "  ductl run \"Count to ten.\" --csv tokens.csv -o json | jq -r .answer");
+               "  ductl run \"Is 97 prime?\" --csv tokens.csv -o json | jq -r .answer");
   verb->callback([&context, options] { context.choose([&context, options] { return run_prompt(context, *options); }); });
 }
 

@@ -63,12 +63,13 @@ Seen look(const inventory::Flock& inventory) {
 ordered_json text_or_null(const std::string& text) { return text.empty() ? ordered_json() : ordered_json(text); }
 
 ordered_json duck_json(const inventory::Duck& inventory, std::uint64_t slices_wanted, const ObservedDuck& duck,
-                       const DuckDiagnosis& diagnosis) {
+                       const DuckDiagnosis& diagnosis, const std::string& log) {
   ordered_json json = {{"name", duck.name},
                        {"stage", reconcile::to_string(diagnosis.stage)},
                        {"since", diagnosis.since ? ordered_json(view::timestamp_text(*diagnosis.since)) : ordered_json()},
                        {"reason", text_or_null(diagnosis.reason)},
                        {"next", text_or_null(diagnosis.next)},
+                       {"log", log},
                        {"slices_held", duck.hello ? duck.hello->slices_held : 0},
                        {"slices_wanted", slices_wanted},
                        {"address", inventory::to_string(inventory.address)},
@@ -102,7 +103,8 @@ ordered_json duck_json(const inventory::Duck& inventory, std::uint64_t slices_wa
 ordered_json status_json(const inventory::Flock& inventory, const Seen& seen) {
   ordered_json ducks = ordered_json::array();
   for (std::size_t i = 0; i < inventory.ducks.size(); ++i) {
-    ducks.push_back(duck_json(inventory.ducks[i], seen.desired.ducks[i].slices, seen.observed.ducks[i], seen.diagnosis.ducks[i]));
+    ducks.push_back(duck_json(inventory.ducks[i], seen.desired.ducks[i].slices, seen.observed.ducks[i], seen.diagnosis.ducks[i],
+                              agent::state_folder(inventory.name).log(inventory.ducks[i].name).string()));
   }
   ordered_json leavers = ordered_json::array();
   for (const reconcile::ObservedLeaver& leaver : seen.observed.leavers)
@@ -173,6 +175,11 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
                         diagnosis.degraded ? " (degraded)" : "");
   } else {
     text += fmt::format("Not serving: {}. Next: {}.\n", view::printable(diagnosis.reason), diagnosis.next);
+  }
+  for (const ObservedDuck& duck : seen.observed.ducks) {
+    if (duck.power.died)
+      text += fmt::format("Duck {} has ended by itself; its log: {}\n", duck.name,
+                          agent::state_folder(inventory.name).log(duck.name).string());
   }
   for (const reconcile::ObservedLeaver& leaver : seen.observed.leavers)
     text += fmt::format("Duck {} runs (process {}) and is not in the inventory: {} stops it.\n", leaver.name, leaver.pid,

@@ -1,9 +1,5 @@
 #include "ductl/reconcile/supported.hpp"
 
-#include "ductl/reconcile/local_flock.hpp"
-
-#include <fmt/format.h>
-
 namespace ductl::reconcile {
 
 Expected<void> check_supported(const inventory::Flock& flock) {
@@ -15,12 +11,6 @@ Expected<void> check_supported(const inventory::Flock& flock) {
       all.next += "; " + settings[i].next;
     }
     return tl::unexpected(std::move(all));
-  }
-  for (const inventory::Duck& duck : flock.ducks) {
-    // The state folder keeps run and log files by process name, and these names are taken.
-    if (duck.name != kEngineProcess && duck.name != "ductl") continue;
-    return fail(ErrorCode::kInventoryValue, fmt::format("a duck can't be called {}", duck.name), flock.file.string(),
-                "give it another name");
   }
   return {};
 }

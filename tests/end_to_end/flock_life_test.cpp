@@ -133,7 +133,7 @@ TEST(FlockLife, ADeadDuckThatNobodyAskedIsSeenByStatus) {
   ASSERT_EQ(kill(flock.pid_of("duck03"), SIGKILL), 0);
   const ProgramResult status = flock.ductl({"status"});
   EXPECT_EQ(status.status, 4);
-  EXPECT_THAT(status.out, AllOf(HasSubstr("has lost duck03"), HasSubstr("flock.toml up`")));
+  EXPECT_THAT(status.out, AllOf(HasSubstr("has lost duck03"), HasSubstr("flock.toml up`"), HasSubstr("log/duck03.log")));
 }
 
 TEST(FlockLife, ADeadEngineIsStartedAgainAndNothingIsSent) {

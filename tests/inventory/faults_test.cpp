@@ -209,6 +209,12 @@ TEST(InventoryFaults, MoreThan64DucksAreRefused) {
   EXPECT_EQ(fault_of(text).message, "the flock has 71 ducks, more than 64");
 }
 
+TEST(InventoryFaults, NamesOfOtherProcessesAreTaken) {
+  const Error fault = fault_of(with("\"extra\"", "\"duck-engine\""));
+  EXPECT_EQ(fault.message, "a duck can't be called duck-engine");
+  EXPECT_THAT(fault.place, testing::StartsWith("flock.toml:"));
+}
+
 TEST(InventoryFaults, WakingNeedsAMacAtEveryDuck) {
   const std::vector<Error> faults = faults_of(plus("[power]\ndriver = \"wake-on-lan\"\n"));
   ASSERT_EQ(faults.size(), 3u);

@@ -81,6 +81,9 @@ TEST_F(Real, AnswersParisThroughFourDucks) {
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_NE(run.out.find("Paris"), std::string::npos) << run.out;
   std::printf("%s%s", run.out.c_str(), run.err.c_str());
+  LocalFlock many({.model = kModel, .ducks = 31});
+  ASSERT_EQ(many.ductl({"up"}, 120s).status, 0);
+  EXPECT_EQ(many.ductl({"run", reference_.at("question"), "--max-tokens", "24", "--temperature", "0"}, 120s).out, run.out);
   const ProgramResult again = flock.ductl({"up", "-o", "json"}, 60s);
   const json nothing = json::parse(again.out);
   EXPECT_FALSE(nothing.at("changed").get<bool>());
