@@ -8,6 +8,7 @@ target_sources(ductl_weights PRIVATE
   json_text.cpp
   known_tensors.cpp
   model_config.cpp
+  random_checkpoint.cpp
   safetensors.cpp
   tensor.cpp
   )
