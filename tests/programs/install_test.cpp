@@ -17,6 +17,10 @@ TEST(Install, TheInstalledProgramsFindEachOther) {
   const ProgramResult version = run_program({ductl, "version"});
   EXPECT_EQ(version.status, 0) << version.err;
   EXPECT_THAT(version.out, StartsWith("ductl "));
+  const std::filesystem::path share = prefix / "share/ductl";
+  EXPECT_EQ(run_program({ductl, "-i", share / "inventory/local.toml", "validate"}).status, 0);
+  EXPECT_EQ(run_program({ductl, "model", "show", share / "weights/duckling"}).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(prefix / "share/doc/ductl/inventory.md"));
 
   std::vector<std::string> up = flock.argv({"up"});
   up.front() = ductl;
