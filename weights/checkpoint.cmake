@@ -7,6 +7,7 @@ target_sources(ductl_weights PRIVATE
   hub.cpp
   json_text.cpp
   model_config.cpp
+  random_checkpoint.cpp
   safetensors.cpp
   tensor.cpp
   )

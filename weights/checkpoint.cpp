@@ -3,6 +3,7 @@
 #include "weights/expert_names.hpp"
 #include "weights/hub.hpp"
 #include "weights/json_text.hpp"
+#include "weights/random_checkpoint.hpp"
 #include "weights/safetensors.hpp"
 #include "weights/slice.hpp"
 
@@ -255,6 +256,7 @@ Expected<std::vector<float>> FileCheckpoint::vector(std::string_view name, int s
 } // namespace
 
 Expected<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& source) {
+  if (is_random_source(source)) return open_random_checkpoint(source);
   auto checkpoint = std::make_unique<FileCheckpoint>();
   if (auto opened = checkpoint->open(source); !opened) return tl::unexpected(opened.error());
   return checkpoint;

@@ -1,9 +1,9 @@
 // A checkpoint opened for reading: config, and tensors by name, memory-mapped in place.
 //
 // open_checkpoint() accepts a folder with model.safetensors, or with model.safetensors.index.json and its shards, or
-// a hub name "org/name" found in the HF cache layout ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub). Headers
-// are checked whole (bounds, overlaps, holes, overflow, type x shape) before any tensor is handed out. Views stay
-// valid as long as the Checkpoint lives. Read-only after opening: any number of threads.
+// a hub name "org/name" found in the HF cache layout ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub), or a source of
+// random weights (random_checkpoint.hpp). Headers are checked whole (bounds, overlaps, holes, overflow, type x shape) before any
+// tensor is handed out. Views stay valid as long as the Checkpoint lives. Read-only after opening: any number of threads.
 #pragma once
 
 #include "weights/model_config.hpp"
