@@ -14,7 +14,6 @@ constexpr int kStrip = 512; // columns converted at a time; a multiple of the sc
 constexpr int kRowTile = 3, kTokenTile = 4;
 constexpr int kTokenBlock = 64;
 constexpr int kRowBlock = 48;  // rows that use a strip of the tokens while it is in L2
-constexpr int kOneRows = 8;    // rows at a time for one token: as many chains as hide the latency of a multiply-add
 constexpr int kStripRows = 64; // rows converted at a time, transposed
 constexpr int kPanel = 32;     // columns at a time, transposed
 
@@ -48,14 +47,27 @@ template <Type kType> __m256 load8(const std::uint8_t* at, __m256 scale) {
   }
 }
 
-// sum + w * x for the 8 (16 for fp8, which widens best in pairs) columns from `at` on.
+// Columns of a step, and rows at a time for one token: as many chains as hide the latency of a multiply-add. fp8 has more to do
+// between two of them.
+template <Type kType> constexpr int kStep = kType == Type::F8E4M3 ? 32 : 8;
+template <Type kType> constexpr int kOneRows = kType == Type::F8E4M3 ? 4 : 8;
+
+// sum + w * x for the kStep columns from `at` on. 32 bytes of fp8 unpack to their halves' high bytes within each half of a
+// register: the first holds columns 0-7 and 16-23, the second 8-15 and 24-31.
 template <Type kType> __m256 add_step(__m256 sum, const std::uint8_t* at, __m256 scale, const float* x) {
   if constexpr (kType == Type::F8E4M3) {
-    const __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(codes, 7), _mm256_set1_epi16(short(0xbfff)));
-    const __m256 low = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), scale);
-    const __m256 high = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), scale);
-    return _mm256_fmadd_ps(high, _mm256_loadu_ps(x + 8), _mm256_fmadd_ps(low, _mm256_loadu_ps(x), sum));
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), zero = _mm256_setzero_si256();
+    const __m256i value = _mm256_set1_epi16(short(0xbfff)); // the shift copies the sign
+    const __m256i even = _mm256_and_si256(_mm256_srai_epi16(_mm256_unpacklo_epi8(zero, codes), 1), value);
+    const __m256i odd = _mm256_and_si256(_mm256_srai_epi16(_mm256_unpackhi_epi8(zero, codes), 1), value);
+    const __m256 w_0 = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(even)), scale);
+    const __m256 w_8 = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(odd)), scale);
+    const __m256 w_16 = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(even, 1)), scale);
+    const __m256 w_24 = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1)), scale);
+    sum = _mm256_fmadd_ps(w_0, _mm256_loadu_ps(x), sum);
+    sum = _mm256_fmadd_ps(w_8, _mm256_loadu_ps(x + 8), sum);
+    sum = _mm256_fmadd_ps(w_16, _mm256_loadu_ps(x + 16), sum);
+    return _mm256_fmadd_ps(w_24, _mm256_loadu_ps(x + 24), sum);
   } else {
     return _mm256_fmadd_ps(load8<kType>(at, scale), _mm256_loadu_ps(x), sum);
   }
@@ -93,12 +105,12 @@ template <Type kType> void prefetch_block(const std::uint8_t* at, std::ptrdiff_t
 }
 
 template <Type kType, int kRows> void one_rows(const DenseProduct& job, int row) {
-  constexpr int kBytes = element_bytes(kType), kStep = kType == Type::F8E4M3 ? 16 : 8;
+  constexpr int kBytes = element_bytes(kType);
   const DenseMatrix& w = *job.matrix;
   const std::ptrdiff_t pitch = row_pitch(w) * kBytes;
   const std::uint8_t* base = w.data + row * pitch;
-  // Short rows: the next rows' same place. Long rows: further along.
-  const std::ptrdiff_t ahead = pitch <= 4096 ? kRows * pitch : 1024;
+  // The next rows' same place, as long as that stays in the second-level cache until then; else further along.
+  const std::ptrdiff_t ahead = kRows * pitch <= 131072 ? kRows * pitch : 1024;
   __m256 sum[kRows], scale[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) sum[r] = scale[r] = _mm256_setzero_ps();
@@ -110,7 +122,7 @@ template <Type kType, int kRows> void one_rows(const DenseProduct& job, int row)
       prefetch_block<kType>(base + r * pitch + block * kBytes, ahead);
     }
     int column = block;
-    for (; column + kStep <= end; column += kStep)
+    for (; column + kStep<kType> <= end; column += kStep<kType>)
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r)
         sum[r] = add_step<kType>(sum[r], base + r * pitch + column * kBytes, scale[r], job.x + column);
@@ -132,7 +144,7 @@ template <Type kType, int kRows> void one_rows(const DenseProduct& job, int row)
 
 template <Type kType> void product_one(const DenseProduct& job) {
   int row = job.row_begin;
-  for (; row + kOneRows <= job.row_end; row += kOneRows) one_rows<kType, kOneRows>(job, row);
+  for (; row + kOneRows<kType> <= job.row_end; row += kOneRows<kType>) one_rows<kType, kOneRows<kType>>(job, row);
   for (; row + 2 <= job.row_end; row += 2) one_rows<kType, 2>(job, row);
   for (; row < job.row_end; ++row) one_rows<kType, 1>(job, row);
 }
