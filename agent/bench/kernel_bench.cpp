@@ -72,23 +72,23 @@ public:
     guard_factor_.fill(1.0f);
   }
 
-  void forward(const ExpertKernels& kernels, TileFormat format, const std::byte* const* slices, int count,
-               const std::byte* next) {
+  using Kernel = void (*)(const ExpertJob& job);
+  void run(Kernel kernel, TileFormat format, const std::byte* const* slices, int count, const std::byte* next) {
     void* place = scratch_.data();
     std::size_t room = scratch_.size() * sizeof(float);
-    kernels.forward({.format = format,
-                     .slices = slices,
-                     .count = count,
-                     .hidden = hidden_,
-                     .tokens = tokens_,
-                     .x = x_rows_.data(),
-                     .weight = weight_.data(),
-                     .fixed_scale = fixed_scale_.data(),
-                     .guard_factor = guard_factor_.data(),
-                     .y = y_rows_.data(),
-                     .guard = guard_.data(),
-                     .scratch = static_cast<float*>(std::align(64, room - 60, place, room)),
-                     .next = next});
+    kernel({.format = format,
+            .slices = slices,
+            .count = count,
+            .hidden = hidden_,
+            .tokens = tokens_,
+            .x = x_rows_.data(),
+            .weight = weight_.data(),
+            .fixed_scale = fixed_scale_.data(),
+            .guard_factor = guard_factor_.data(),
+            .y = y_rows_.data(),
+            .guard = guard_.data(),
+            .scratch = static_cast<float*>(std::align(64, room - 60, place, room)),
+            .next = next});
   }
 
 private:
@@ -135,12 +135,17 @@ private:
   Expected<void> shape_row(const Shape& shape, ordered_json& rows);
   void choose_stream(const SlicePool& pool);
   double stream(const SlicePool& pool, std::size_t thread);
-  double pass(const SlicePool& pool, Walk& walk, Tokens& tokens, int group, std::size_t slices, std::size_t experts_slices);
+  double pass(const SlicePool& pool, Walk& walk, Tokens& tokens, int group, std::size_t slices, std::size_t expert_slices) {
+    return pass(kernels_.forward, pool, walk, tokens, group, slices, expert_slices);
+  }
+  static double pass(Tokens::Kernel kernel, const SlicePool& pool, Walk& walk, Tokens& tokens, int group, std::size_t slices,
+                     std::size_t expert_slices);
   double cold_fraction(const SlicePool& pool, int token_count, int group);
   double two_core_fraction(const SlicePool& pool);
   double two_threads_over_one(const SlicePool& pool);
   double hot_cycles(int hidden, int token_count);
   double prefill_fraction(const SlicePool& pool, int token_count);
+  double prefill_down_fraction(const SlicePool& pool, int token_count);
   double format_rate(const SlicePool& eight, const SlicePool& nine);
 
   const ExpertKernels& kernels_;
@@ -182,14 +187,15 @@ double Bench::stream(const SlicePool& pool, std::size_t thread) {
 }
 
 // Seconds of `slices` slices, `group` a call; every `expert_slices` of them are one expert's.
-double Bench::pass(const SlicePool& pool, Walk& walk, Tokens& tokens, int group, std::size_t slices, std::size_t expert_slices) {
+double Bench::pass(Tokens::Kernel kernel, const SlicePool& pool, Walk& walk, Tokens& tokens, int group, std::size_t slices,
+                   std::size_t expert_slices) {
   const std::size_t first = walk.take(slices);
   const Instant start = Clock::now();
   for (std::size_t i = 0; i < slices;) {
     const std::size_t count = std::min({static_cast<std::size_t>(group), slices - i, expert_slices - i % expert_slices});
     std::array<const std::byte*, kCallSlicesMax> some{};
     for (std::size_t j = 0; j < count; ++j) some[j] = walk.at(first + i + j);
-    tokens.forward(kernels_, pool.layout().format, some.data(), static_cast<int>(count), walk.at(first + i + count));
+    tokens.run(kernel, pool.layout().format, some.data(), static_cast<int>(count), walk.at(first + i + count));
     i += count;
   }
   return seconds_since(start);
@@ -247,7 +253,7 @@ double Bench::two_threads_over_one(const SlicePool& pool) {
     for (std::size_t mine = counter++; mine < slices;) {
       const std::size_t next = counter++;
       const std::byte* slice = walk.at(first + mine);
-      tokens.forward(kernels_, pool.layout().format, &slice, 1, walk.at(first + next));
+      tokens.run(kernels_.forward, pool.layout().format, &slice, 1, walk.at(first + next));
       mine = next;
     }
   };
@@ -290,7 +296,7 @@ double Bench::hot_cycles(int hidden, int token_count) {
   for (int sample = 0; sample < options_.samples; ++sample) {
     const double hertz = clock_rate();
     const Instant start = Clock::now();
-    for (int i = 0; i < repeat; ++i) tokens.forward(kernels_, TileFormat::NineBit, &slice, 1, slice);
+    for (int i = 0; i < repeat; ++i) tokens.run(kernels_.forward, TileFormat::NineBit, &slice, 1, slice);
     cycles.push_back(seconds_since(start) / repeat * hertz / (48.0 * hidden / 8));
   }
   return median(cycles);
@@ -307,6 +313,22 @@ double Bench::prefill_fraction(const SlicePool& pool, int token_count) {
   for (int sample = 0; sample < options_.samples; ++sample) {
     const double peak = fma_rate();
     ratios.push_back(operations / pass(pool, walk, tokens, kCallSlicesMax, slices, kCallSlicesMax) / peak);
+  }
+  return median(ratios);
+}
+
+// The same of down alone: 2 T H I.
+double Bench::prefill_down_fraction(const SlicePool& pool, int token_count) {
+  const int hidden = pool.layout().hidden;
+  Tokens tokens(hidden, token_count);
+  Walk walk(pool);
+  const auto slices = static_cast<std::size_t>(std::max(16, 16 * (128 / token_count)));
+  const double operations = 2.0 * token_count * hidden * weights::kSliceChannels * static_cast<double>(slices);
+  std::vector<double> ratios;
+  for (int sample = 0; sample < options_.samples; ++sample) {
+    const double peak = fma_rate();
+    const double seconds = pass(kernels_.down_only, pool, walk, tokens, kCallSlicesMax, slices, kCallSlicesMax);
+    ratios.push_back(operations / seconds / peak);
   }
   return median(ratios);
 }
@@ -348,6 +370,7 @@ Expected<void> Bench::headline(ordered_json& out) {
   for (const int tokens : {8, 32, 128}) {
     options_.on_row(fmt::format("prefill of {} tokens", tokens));
     out[fmt::format("prefill_peak_fraction_{}", tokens)] = prefill_fraction(*nine, tokens);
+    out[fmt::format("prefill_down_peak_fraction_{}", tokens)] = prefill_down_fraction(*nine, tokens);
   }
   options_.on_row("e4m3 against fp9");
   const auto eight = SlicePool::make(kHidden, TileFormat::EightBit, set_bytes_);

@@ -2,17 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fmt/format.h>
-#include <sys/mman.h>
 #include <vector>
 
 namespace ductl::agent::bench {
-namespace {
-
-constexpr std::size_t kHugePage = 2u << 20, kReadableBeyond = 64u << 10; // prefetches run past the end
-
-} // namespace
-
 void fill_random_slice(const weights::SliceLayout& layout, std::byte* slice, std::mt19937& random) {
   std::memset(slice, 0, layout.panel);
   std::uniform_real_distribution<float> scale(0.0005f, 0.002f);
@@ -38,19 +30,13 @@ void fill_random_slice(const weights::SliceLayout& layout, std::byte* slice, std
   }
 }
 
-void Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
-
 Expected<SlicePool> SlicePool::make(int hidden, weights::TileFormat format, std::size_t bytes) {
   SlicePool pool;
   pool.layout_ = weights::slice_layout(hidden, format);
   pool.count_ = std::max<std::size_t>(1, bytes / pool.layout_.bytes);
-  const std::size_t mapped = (pool.bytes() + kReadableBeyond + kHugePage - 1) / kHugePage * kHugePage;
-  void* memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return fail(ErrorCode::kHostMemory, fmt::format("no memory for {} bytes of slices to measure with", mapped), "",
-                "end other programs, or measure on a machine with more memory");
-  ::madvise(memory, mapped, MADV_HUGEPAGE); // a wish
-  pool.memory_ = {static_cast<std::byte*>(memory), Unmap{mapped}};
+  auto memory = map_memory(pool.bytes());
+  if (!memory) return tl::unexpected(memory.error());
+  pool.memory_ = std::move(*memory);
   std::vector<std::byte> one(pool.layout_.bytes);
   std::mt19937 random(7);
   fill_random_slice(pool.layout_, one.data(), random);

@@ -1,23 +1,17 @@
 // Random valid slices in memory, more of them than any cache holds, for measuring kernels on cold weights.
 #pragma once
 
-#include "inventory/error.hpp"
+#include "agent/bench/mapped_memory.hpp"
 #include "weights/slice.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <random>
 
 namespace ductl::agent::bench {
 
 // Random finite weights, gaussian ones in fp9 and every code in e4m3, with random scales: a valid slice without a checkpoint.
 void fill_random_slice(const weights::SliceLayout& layout, std::byte* slice, std::mt19937& random);
-
-struct Unmap {
-  std::size_t bytes = 0;
-  void operator()(std::byte* memory) const;
-};
 
 class SlicePool {
 public:
@@ -35,7 +29,7 @@ public:
 private:
   weights::SliceLayout layout_;
   std::size_t count_ = 0;
-  std::unique_ptr<std::byte, Unmap> memory_;
+  MappedMemory memory_;
 };
 
 } // namespace ductl::agent::bench

@@ -33,6 +33,8 @@ struct ExpertJob {
 struct ExpertKernels {
   const char* name; // "avx2-128", "avx2-256", "scalar"
   void (*forward)(const ExpertJob& job);
+  // forward()'s down products alone, over whatever the scratch holds, for 4 tokens and more: to measure them by themselves.
+  void (*down_only)(const ExpertJob& job);
 };
 
 [[nodiscard]] std::size_t kernel_scratch_floats(int tokens_max);

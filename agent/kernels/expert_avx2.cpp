@@ -137,6 +137,12 @@ public:
     for (int i = 0; i < kTilesAhead; ++i) move(); // the call before has fetched these
   }
 
+  void skip_panels() {
+    slice_ = job_.count, in_down_ = false;
+    turn();
+    for (int i = 0; i < kTilesAhead; ++i) move();
+  }
+
   DUCTL_INLINE_MEMBER void step() {
 #pragma GCC unroll 9
     for (std::size_t line = 0; line < D::kTile / kLine; ++line) prefetch_line(at_ + kLine * line);
@@ -447,6 +453,13 @@ template <class D> void forward_batch(const ExpertJob& job) {
   down_batch<D>(job, shape, ahead, w, h);
 }
 
+template <class D> void down_only_in(const ExpertJob& job) {
+  const Shape shape = shape_of<D>(job);
+  Ahead<D> ahead(job, shape);
+  ahead.skip_panels();
+  down_batch<D>(job, shape, ahead, job.scratch, job.scratch + kRows * kBlock + kRows * job.tokens);
+}
+
 template <class D> void forward_in(const ExpertJob& job) {
   switch (job.tokens) {
   case 1: return forward_fused<D, 1>(job);
@@ -460,15 +473,19 @@ template <class Fp9, class E4m3> void forward(const ExpertJob& job) {
   job.format == weights::TileFormat::NineBit ? forward_in<Fp9>(job) : forward_in<E4m3>(job);
 }
 
+template <class Fp9, class E4m3> void down_only(const ExpertJob& job) {
+  job.format == weights::TileFormat::NineBit ? down_only_in<Fp9>(job) : down_only_in<E4m3>(job);
+}
+
 } // namespace
 
 const ExpertKernels& avx2_narrow_kernels() {
-  static constexpr ExpertKernels kTable{"avx2-128", forward<Fp9Narrow, E4m3Narrow>};
+  static constexpr ExpertKernels kTable{"avx2-128", forward<Fp9Narrow, E4m3Narrow>, down_only<Fp9Narrow, E4m3Narrow>};
   return kTable;
 }
 
 const ExpertKernels& avx2_wide_kernels() {
-  static constexpr ExpertKernels kTable{"avx2-256", forward<Fp9Wide, E4m3Wide>};
+  static constexpr ExpertKernels kTable{"avx2-256", forward<Fp9Wide, E4m3Wide>, down_only<Fp9Wide, E4m3Wide>};
   return kTable;
 }
 

@@ -121,10 +121,15 @@ void forward(const ExpertJob& job) {
   }
 }
 
+void down_only(const ExpertJob& job) {
+  for (int number = 0; number < job.count; ++number)
+    down_products(job, views_of(job, number), job.scratch + job.tokens * kPanelRows);
+}
+
 } // namespace
 
 const ExpertKernels& scalar_kernels() {
-  static constexpr ExpertKernels kTable{"scalar", forward};
+  static constexpr ExpertKernels kTable{"scalar", forward, down_only};
   return kTable;
 }
 
