@@ -17,7 +17,7 @@ using namespace ductl;
 using engine::Words;
 
 struct Command {
-  const char* group; // "" or "model"
+  const char* group; // "", "model" or "bench"
   const char* name;
   ductl::Expected<void> (*run)(Words);
 };
@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
     {"model", "detokenize", ductl::engine::run_detokenize},
     {"model", "logits", ductl::engine::run_logits},
     {"model", "perplexity", ductl::engine::run_perplexity},
+    {"bench", "decode", ductl::engine::run_bench_decode},
+    {"bench", "dense", ductl::engine::run_bench_dense},
 };
 
 constexpr const char* kHelp = R"(duck-engine: the inference server of a flock. People use `ductl`, which runs it.
@@ -46,6 +48,9 @@ constexpr const char* kHelp = R"(duck-engine: the inference server of a flock. P
   duck-engine model perplexity PATH --text FILE (--no-ducks | --state DIR [--hidden f32|bf16]) [--threads N]
       PATH: a checkpoint's folder, or org/name in the Hugging Face hub cache.
       --no-ducks computes FFNs in process from unquantised weights; --state uses the flock of that state folder.
+  duck-engine bench decode --state DIR [--threads N] [--samples N]
+  duck-engine bench dense [--samples N] [--set-mib N]
+      What the engine on a flock, and the host's own matrix kernels, reach of this machine: JSON. `ductl bench` runs them.
   duck-engine --version
   duck-engine --json-errors COMMAND ...
       An error is also a ductl/error/v1 document on stdout.
@@ -63,12 +68,12 @@ Expected<void> run(const std::vector<std::string>& words) {
     fmt::print("duck-engine {} ({})\n", ductl::kVersion, ductl::kRevision);
     return {};
   }
-  const bool model = words[0] == "model" && words.size() > 1;
-  const std::string name = model ? words[1] : words[0];
+  const bool grouped = (words[0] == "model" || words[0] == "bench") && words.size() > 1;
+  const std::string group = grouped ? words[0] : "", name = grouped ? words[1] : words[0];
   for (const Command& command : kCommands) {
-    if (command.name == name && (*command.group != '\0') == model) return command.run(Words(words).subspan(model ? 2 : 1));
+    if (command.name == name && command.group == group) return command.run(Words(words).subspan(grouped ? 2 : 1));
   }
-  return fail(ErrorCode::kUsage, fmt::format("command \"{}\" is not known", model ? "model " + name : name), "",
+  return fail(ErrorCode::kUsage, fmt::format("command \"{}\" is not known", grouped ? group + " " + name : name), "",
               "`duck-engine --help` shows every command");
 }
 

@@ -1,16 +1,11 @@
 #include "ductl/commands/model.hpp"
 
 #include "ductl/commands/command.hpp"
+#include "ductl/commands/engine_errand.hpp"
 #include "ductl/commands/interrupt.hpp"
-#include "ductl/commands/walk_view.hpp"
-#include "ductl/power/foreground.hpp"
-#include "ductl/power/launch.hpp"
 #include "ductl/reconcile/temporary_flock.hpp"
-#include "ductl/view/error_view.hpp"
-#include "ductl/view/style.hpp"
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <fmt/format.h>
 
 namespace ductl::commands {
@@ -46,60 +41,14 @@ std::vector<std::string> engine_arguments(const CommandContext& context, const M
   return words;
 }
 
-ExitCode run_engine(CommandContext& context, const std::vector<std::string>& arguments) {
-  const auto program = power::sibling_program(reconcile::kEngineProcess);
-  if (!program) return context.report(program.error());
-  const auto code = power::run_foreground(*program, arguments, [] { return InterruptWatch::signal() != 0; });
-  if (!code) return context.report(code.error());
-  if (InterruptWatch::signal() != 0) return InterruptWatch::exit_code();
-  constexpr int kSignalled = 128, kPipeClosed = kSignalled + SIGPIPE;
-  if (*code == kPipeClosed) return static_cast<ExitCode>(kPipeClosed); // `| head`: of that nobody need be told
-  if (*code > kSignalled)                                              // it could say nothing itself
-    return context.report({ErrorCode::kEngineStart,
-                           fmt::format("duck-engine was ended by signal {}", *code - kSignalled),
-                           "",
-                           "was there memory enough? `dmesg` tells whether the kernel ended it",
-                           {}});
-  return static_cast<ExitCode>(*code);
-}
-
-ExitCode raise_and_run(CommandContext& context, const ModelOptions& options, reconcile::TemporaryFlock& flock) {
-  WalkView view(context);
-  reconcile::WalkOptions walk;
-  walk.interrupted = [&view] { return view.interrupted(); };
-  walk.on_stage = [&](const view::StageProgress& progress) { view.show(progress); };
-  const reconcile::ReconcileReport report = flock.raise(walk);
-  view.close();
-  if (!report.converged()) return report_errors(context, report.errors);
-  std::vector<std::string> arguments = engine_arguments(context, options);
-  arguments.insert(arguments.end(), {"--state", flock.state().root.string()});
-  return run_engine(context, arguments);
-}
-
-ExitCode run_with_ducks(CommandContext& context, const ModelOptions& options) {
-  auto flock = reconcile::TemporaryFlock::make(options.ducks, options.path);
-  if (!flock) return context.report(flock.error());
-  const ExitCode code = raise_and_run(context, options, **flock);
-  if (code == ExitCode::Failed && InterruptWatch::signal() == 0) { // the logs that its error named go with the flock
-    if (const std::string words = (*flock)->last_words(); !words.empty())
-      context.err.write("the last lines of the temporary flock's logs:\n" + view::printable_lines(words));
-  }
-  const reconcile::ReconcileReport lowered = (*flock)->lower();
-  if (!lowered.converged()) { // whatever it answered, processes are left; stdout has its document already
-    for (const Error& error : lowered.errors) context.err.write(view::error_text(error, context.err.colour));
-    return ExitCode::Failed;
-  }
-  return code;
-}
-
 ExitCode run_model(CommandContext& context, ModelOptions options) {
   if (options.verb == "show" && !context.inventory_option.empty()) { // every fault of the file is told here
     if (context.flock() == nullptr) return ExitCode::Usage;
     options.flock_file = context.inventory_option;
   }
   const InterruptWatch interrupts(SecondSignal::Ignored); // the temporary flock goes down, however often somebody presses Ctrl-C
-  if (options.ducks > 0) return run_with_ducks(context, options);
   std::vector<std::string> arguments = engine_arguments(context, options);
+  if (options.ducks > 0) return run_engine_with_ducks(context, options.ducks, options.path, arguments);
   if (options.verb == "logits" || options.verb == "perplexity") arguments.emplace_back("--no-ducks");
   return run_engine(context, arguments);
 }

@@ -15,4 +15,12 @@ namespace ductl::power {
 [[nodiscard]] Expected<int> run_foreground(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                                            const std::function<bool()>& interrupted);
 
+struct Captured {
+  int code = 0; // as above
+  std::string out;
+};
+// The same, but what it writes on stdout is ours to read.
+[[nodiscard]] Expected<Captured> run_captured(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                                              const std::function<bool()>& interrupted);
+
 } // namespace ductl::power

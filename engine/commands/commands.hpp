@@ -22,4 +22,7 @@ run_logits(Words words); // model logits PATH --ids 1,2,3 [--all] [--no-ducks | 
 [[nodiscard]] Expected<void>
 run_perplexity(Words words); // model perplexity PATH --text FILE [--no-ducks | --state DIR] [--hidden f32|bf16]
 
+[[nodiscard]] Expected<void> run_bench_decode(Words words); // bench decode --state DIR [--threads N] [--samples N]
+[[nodiscard]] Expected<void> run_bench_dense(Words words);  // bench dense [--samples N] [--set-mib N]
+
 } // namespace ductl::engine

@@ -212,5 +212,14 @@ TEST(Foreground, TerminatesTheProgramWhenInterrupted) {
   EXPECT_EQ(run_foreground("/bin/sh", {"-c", "exec sleep 60"}, [] { return true; }).value(), 128 + 15);
 }
 
+TEST(Captured, HoldsAllThatTheProgramWrote) {
+  const auto captured = run_captured("/bin/sh", {"-c", "seq 1 100000; echo apart >&2; exit 3"}, [] { return false; });
+  ASSERT_TRUE(captured) << captured.error().text();
+  EXPECT_EQ(captured->code, 3);
+  EXPECT_EQ(captured->out.size(), 588'895u); // more than a pipe holds
+  EXPECT_TRUE(captured->out.ends_with("\n100000\n"));
+  EXPECT_FALSE(run_captured("/no/such/program", {}, [] { return false; }));
+}
+
 } // namespace
 } // namespace ductl::power

@@ -67,7 +67,9 @@ const std::vector<Floor> kFloors{
     {"netboot/image/modules/", {"netboot/image/modules/", "inventory/"}},
     {"netboot/", {"netboot/", "inventory/"}},
     {"agent/", {"agent/", "netboot/http/", "netboot/image/modules/", "weights/", "inventory/"}},
-    {"engine/", {"engine/", "agent/wire/", "agent/transport/", "agent/client/", "netboot/http/", "weights/", "inventory/"}},
+    {"engine/",
+     {"engine/", "agent/wire/", "agent/transport/", "agent/client/", "agent/bench/machine.hpp", "agent/bench/all_core_stream.hpp",
+      "agent/bench/mapped_memory.hpp", "netboot/http/", "weights/", "inventory/"}},
     {"ductl/", {"ductl/", "agent/client/", "agent/wire/", "netboot/", "weights/", "inventory/"}},
 };
 
@@ -102,7 +104,7 @@ const std::vector<Library> kLibraries{
 const std::array<std::string_view, 4> kAvx2Headers{"<immintrin.h>", "<cstddef>", "<cstdint>", "<cstring>"};
 
 // Loops that do I/O and mains. What decides takes `now` as a parameter.
-const std::array<std::string_view, 19> kClockReaders{
+const std::array<std::string_view, 20> kClockReaders{
     "agent/main.cpp",                  // the process
     "agent/bench/",                    // what it does is to measure time
     "agent/control_server.cpp",        // uptime
@@ -115,6 +117,7 @@ const std::array<std::string_view, 19> kClockReaders{
     "ductl/reconcile/local_flock.cpp", // observes
     "ductl/reconcile/temporary_flock.cpp",
     "engine/main.cpp",
+    "engine/bench/",                   // what it does is to measure time
     "engine/commands/",                // progress of long commands
     "engine/moe/host_ffn.cpp",         // what a layer cost
     "engine/server/chat_endpoint.cpp", // when an answer was made, keep-alive comments
