@@ -190,7 +190,7 @@ double Bench::stream(const SlicePool& pool, std::size_t thread) {
 double Bench::pass(Tokens::Kernel kernel, const SlicePool& pool, Walk& walk, Tokens& tokens, int group, std::size_t slices,
                    std::size_t expert_slices) {
   const std::size_t first = walk.take(slices);
-  const Instant start = Clock::now();
+  const double start = thread_seconds();
   for (std::size_t i = 0; i < slices;) {
     const std::size_t count = std::min({static_cast<std::size_t>(group), slices - i, expert_slices - i % expert_slices});
     std::array<const std::byte*, kCallSlicesMax> some{};
@@ -198,7 +198,7 @@ double Bench::pass(Tokens::Kernel kernel, const SlicePool& pool, Walk& walk, Tok
     tokens.run(kernel, pool.layout().format, some.data(), static_cast<int>(count), walk.at(first + i + count));
     i += count;
   }
-  return seconds_since(start);
+  return thread_seconds() - start;
 }
 
 // Bytes a second over the stream's, on one core.
@@ -295,9 +295,9 @@ double Bench::hot_cycles(int hidden, int token_count) {
   std::vector<double> cycles;
   for (int sample = 0; sample < options_.samples; ++sample) {
     const double hertz = clock_rate();
-    const Instant start = Clock::now();
+    const double start = thread_seconds();
     for (int i = 0; i < repeat; ++i) tokens.run(kernels_.forward, TileFormat::NineBit, &slice, 1, slice);
-    cycles.push_back(seconds_since(start) / repeat * hertz / (48.0 * hidden / 8));
+    cycles.push_back((thread_seconds() - start) / repeat * hertz / (48.0 * hidden / 8));
   }
   return median(cycles);
 }

@@ -1,16 +1,14 @@
 #include "agent/bench/machine.hpp"
 
 #include "agent/bench/machine_avx2.hpp"
-#include "inventory/clock.hpp"
 
 #include <charconv>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
 namespace ductl::agent::bench {
 namespace {
-
-double seconds_since(Instant start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::string first_line(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -20,6 +18,12 @@ std::string first_line(const std::filesystem::path& file) {
 }
 
 } // namespace
+
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 const std::vector<StreamSetting>& stream_settings() {
   static const std::vector<StreamSetting> kAll = [] {
@@ -32,27 +36,27 @@ const std::vector<StreamSetting>& stream_settings() {
 }
 
 double stream_rate(const std::byte* data, std::size_t bytes, const StreamSetting& setting, std::uint64_t& sink) {
-  const Instant start = Clock::now();
+  const double start = thread_seconds();
   sink ^= read_stream(data, bytes, setting.ahead, setting.second_level);
-  return static_cast<double>(bytes) / seconds_since(start);
+  return static_cast<double>(bytes) / (thread_seconds() - start);
 }
 
 double fma_rate() {
   constexpr int kSteps = 2'000'000;
-  const Instant start = Clock::now();
+  const double start = thread_seconds();
   const double operations = multiply_adds(kSteps);
-  return operations / seconds_since(start);
+  return operations / (thread_seconds() - start);
 }
 
 double clock_rate() {
   constexpr int kSteps = 8'000'000, kCyclesEach = 3;
   std::uint64_t value = 3;
-  const Instant start = Clock::now();
+  const double start = thread_seconds();
   for (int i = 0; i < kSteps; ++i) {
     value *= 0x9E3779B97F4A7C15u;
     asm volatile("" : "+r"(value)); // a chain that cannot be folded; additions would be, when they are renamed
   }
-  return double{kCyclesEach} * kSteps / seconds_since(start);
+  return double{kCyclesEach} * kSteps / (thread_seconds() - start);
 }
 
 std::uint64_t last_level_cache_bytes() {

@@ -1,6 +1,6 @@
 // What this machine could do at best: its streaming read, its multiply-add peak, its clock. The yardsticks of `duck-agent bench`.
 //
-// Each call measures once, on the calling thread, by wall time; callers interleave it with what they compare.
+// Each call measures once, on the calling thread, by the time that it ran; callers interleave it with what they compare.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,9 @@
 #include <vector>
 
 namespace ductl::agent::bench {
+
+// That the calling thread has run: what other threads took from its core does not count.
+[[nodiscard]] double thread_seconds();
 
 struct StreamSetting {
   std::size_t ahead = 0;     // bytes; 0 = plain reads

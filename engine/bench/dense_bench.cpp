@@ -3,7 +3,6 @@
 #include "agent/bench/machine.hpp"
 #include "agent/bench/mapped_memory.hpp"
 #include "engine/attention/kernels/kernels.hpp"
-#include "inventory/clock.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -30,8 +29,6 @@ constexpr Shape kShapes[] = {{"bf16", DenseType::Bf16, 2, 2048, true},   {"bf16"
                              {"fp8", DenseType::F8E4M3, 1, 16384, true}, {"f16", DenseType::F16, 2, 4096, false},
                              {"f32", DenseType::F32, 4, 2048, false}};
 constexpr int kBatches[] = {2, 8, 32};
-
-double seconds_since(Instant start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -109,9 +106,9 @@ private:
     matrix.rows = rows;
     matrix.columns = shape.columns;
     const DenseProduct job{&matrix, 0, rows, tokens, x_.data(), shape.columns, y_.data(), rows};
-    const Instant start = Clock::now();
+    const double start = agent::bench::thread_seconds();
     kernels().product(job);
-    return seconds_since(start);
+    return agent::bench::thread_seconds() - start;
   }
 
   double stream_once(const agent::bench::StreamSetting& setting) {

@@ -3,7 +3,6 @@
 #include "agent/bench/machine.hpp"
 #include "agent/bench/slice_pool.hpp"
 #include "agent/kernels/expert.hpp"
-#include "inventory/clock.hpp"
 #include "inventory/cpu_features.hpp"
 #include "tests/bench/matrix_form.hpp"
 
@@ -23,8 +22,6 @@ using weights::TileFormat;
 constexpr int kHidden = 7168, kSlices = 4, kSamples = 15, kExpertsAPass = 24;
 constexpr int kChannels = kSlices * weights::kSliceChannels;
 constexpr float kFixedScale = 256;
-
-double seconds_since(Instant start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -142,7 +139,7 @@ double ratio(const Forms& forms) {
   for (int sample = 0; sample < kSamples; ++sample) {
     double seconds[2] = {};
     for (int form = 0; form < 2; ++form) { // other experts each time: cold in both
-      const Instant start = Clock::now();
+      const double start = agent::bench::thread_seconds();
       for (int i = 0; i < kExpertsAPass; ++i, ++at) {
         const std::size_t e = order[at % order.size()], next = order[(at + 1) % order.size()];
         if (form == 0)
@@ -151,7 +148,7 @@ double ratio(const Forms& forms) {
           agent::test::matrix_forward(forms.matrices(e), tokens.x.data(), kFixedScale, tokens.y.data(),
                                       forms.matrices(next).tiles);
       }
-      seconds[form] = seconds_since(start);
+      seconds[form] = agent::bench::thread_seconds() - start;
     }
     ratios.push_back(seconds[1] / seconds[0]);
   }

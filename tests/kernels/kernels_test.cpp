@@ -123,6 +123,17 @@ TEST(Kernels, a_scalar_batch_has_the_bits_of_its_tokens_alone) {
   EXPECT_EQ(together.guard_, alone.guard_);
 }
 
+TEST(Kernels, down_alone_adds_what_the_whole_adds) {
+  for (const ExpertKernels* kernels : all_kernels()) {
+    Job job(576, 8, 25);
+    job.run(*kernels, 0, 8);
+    const auto whole = job.y_;
+    job.clear();
+    job.run({kernels->name, kernels->down_only, kernels->down_only}, 0, 8); // the scratch still holds what it needs
+    EXPECT_EQ(job.y_, whole) << kernels->name;
+  }
+}
+
 TEST(Kernels, sums_are_added_to_and_wrap) {
   for (const ExpertKernels* kernels : all_kernels()) {
     Job job(64, 1, 23);
