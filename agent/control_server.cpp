@@ -140,6 +140,7 @@ private:
     hello.memory_available_bytes = std::min(memory.available_bytes, options_.memory_limit_bytes);
     hello.cores = core_count();
     hello.kernels = options_.kernels;
+    hello.threads = options_.threads;
     hello.model_id = store_.model_id();
     hello.epoch = active ? active->epoch : 0;
     hello.slices_held = store_.count();

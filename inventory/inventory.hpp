@@ -112,6 +112,7 @@ struct Flock {
   std::vector<Port> ports;
   std::vector<Duck> ducks; // in file order; a duck's index here is its number on the wire
   Ports agent_ports;
+  int agent_threads = 0; // that compute on a duck; 0 = as the agent finds best
   Power power;
   Netboot netboot;
   Model model;

@@ -272,6 +272,7 @@ void read_small_sections(TableReader& root, Flock& flock) {
   if (auto reader = root.section("agent")) {
     reader->integer("control_port", 1, 65535, flock.agent_ports.control);
     reader->integer("data_port", 1, 65535, flock.agent_ports.data);
+    reader->integer("threads", 0, 64, flock.agent_threads);
     reader->finish();
   }
   if (auto reader = root.section("netboot")) {

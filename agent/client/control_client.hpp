@@ -23,7 +23,8 @@ struct Hello {
   int pid = 0;
   std::uint64_t memory_bytes = 0, memory_available_bytes = 0;
   int cores = 0;
-  std::string kernels; // "avx2"
+  std::string kernels; // "avx2-128"
+  int threads = 0;     // that compute
   std::string model_id;
   std::uint32_t epoch = 0; // active; 0 = none
   std::uint64_t slices_held = 0, slices_active = 0, slice_bytes = 0;

@@ -235,6 +235,7 @@ std::string hello_text(const Hello& hello) {
               {"memory_available_bytes", hello.memory_available_bytes},
               {"cores", hello.cores},
               {"kernels", hello.kernels},
+              {"threads", hello.threads},
               {"model_id", hello.model_id},
               {"epoch", hello.epoch},
               {"slices_held", hello.slices_held},
@@ -265,6 +266,7 @@ Expected<Hello> parse_hello(std::string_view text) {
   fields.take<std::uint64_t>("memory_available_bytes", hello.memory_available_bytes);
   fields.take<int>("cores", hello.cores);
   fields.take("kernels", hello.kernels);
+  fields.take<int>("threads", hello.threads);
   fields.take("model_id", hello.model_id);
   fields.take<std::uint32_t>("epoch", hello.epoch);
   fields.take<std::uint64_t>("slices_held", hello.slices_held);

@@ -40,6 +40,7 @@ struct ActiveLayer {
 struct ActiveIndex {
   std::uint32_t epoch = 0;
   int hidden = 0;
+  weights::TileFormat format = weights::TileFormat::NineBit;
   std::vector<ActiveLayer> layers;
 };
 

@@ -79,6 +79,7 @@ ordered_json duck_json(const inventory::Duck& inventory, std::uint64_t slices_wa
     json["pid"] = duck.hello->pid;
     json["version"] = duck.hello->version;
     json["kernels"] = duck.hello->kernels;
+    json["threads"] = duck.hello->threads;
     json["cores"] = duck.hello->cores;
     json["epoch"] = duck.hello->epoch;
     json["slice_bytes"] = duck.hello->slice_bytes;
@@ -145,6 +146,7 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
                      {.title = "PID", .right = true, .wide_only = true},
                      {.title = "VERSION", .wide_only = true},
                      {.title = "KERNELS", .wide_only = true},
+                     {.title = "THREADS", .right = true, .wide_only = true},
                      {.title = "EPOCH", .right = true, .wide_only = true},
                      {"REASON"},
                      {.title = "NEXT", .wide_only = true}});
@@ -162,6 +164,7 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
                hello ? std::to_string(hello->pid) : "-",
                hello ? hello->version : "-",
                hello ? hello->kernels : "-",
+               hello ? std::to_string(hello->threads) : "-",
                hello ? std::to_string(hello->epoch) : "-",
                diagnosis.reason,
                diagnosis.next});
