@@ -27,7 +27,7 @@ public:
 
   [[nodiscard]] int size() const { return static_cast<int>(members_.size()); }
   void begin();
-  [[nodiscard]] bool busy() const; // some member works
+  [[nodiscard]] bool busy() const; // some member works, or looks whether there is work
   void end();                      // nobody begins any more; returns once nobody works any more
 
 private:

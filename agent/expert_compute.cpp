@@ -220,7 +220,7 @@ int ExpertCompute::collect(wire::ReplyBuffer& reply) {
       guard = wire::add_guards(guard, worker->guard[static_cast<std::size_t>(t)]);
       if (worker->sums.size() != 0) add_row(reply.sums(t), sums_of(*worker, t), hidden_);
     }
-    reply.set_guard(t, guard);
+    reply.complete(t, guard);
   }
   return applied;
 }

@@ -53,12 +53,13 @@ struct ExpertServer::Impl {
                          .epoch = session.epoch,
                          .duck = session.duck,
                          .bf16_hidden = session.bf16_hidden,
+                         .compact_reply = session.compact_reply,
                          .hidden = hidden,
                          .tokens_max = wire::kTokensMax,
                          .mtu = transport.mtu()});
     if (session.tag == 0) return;
-    spdlog::info("data plane: session {:016x}, epoch {}, duck {}, hidden {} ({})", session.tag, session.epoch, session.duck,
-                 hidden, session.bf16_hidden ? "bf16" : "f32");
+    spdlog::info("data plane: session {:016x}, epoch {}, duck {}, hidden {} ({}), {} replies", session.tag, session.epoch,
+                 session.duck, hidden, session.bf16_hidden ? "bf16" : "f32", session.compact_reply ? "compact" : "exact");
   }
 
   // Whether anything had come.

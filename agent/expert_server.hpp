@@ -22,7 +22,7 @@ struct DataSession {
   std::uint64_t tag = 0; // in every frame; 0 = none
   std::uint32_t epoch = 0;
   std::uint16_t duck = 0; // this duck's number on the wire
-  bool bf16_hidden = false;
+  bool bf16_hidden = false, compact_reply = false;
 };
 
 struct ExpertServerStats { // written by the loop, read by the control plane

@@ -127,13 +127,13 @@ TEST(Agent, SessionsNeedTheActiveEpochAndTheirTagIsNoGossip) {
   const AgentProcess agent;
   ASSERT_TRUE(agent.ready());
   ControlClient client = agent.client();
-  const auto early = client.start_session(77, 1, 0, false);
+  const auto early = client.start_session({.tag = 77, .epoch = 1});
   ASSERT_FALSE(early);
   EXPECT_THAT(early.error().message, HasSubstr("epoch 1 while epoch 0"));
   ASSERT_TRUE(client.set_model(small_model()));
   ASSERT_TRUE(client.activate(1, {}));
-  EXPECT_FALSE(client.start_session(77, 2, 0, false));
-  ASSERT_TRUE(client.start_session(77, 1, 0, false));
+  EXPECT_FALSE(client.start_session({.tag = 77, .epoch = 2}));
+  ASSERT_TRUE(client.start_session({.tag = 77, .epoch = 1}));
   EXPECT_EQ(client.hello()->session_tag, 77u);
   EXPECT_EQ(agent.client(std::string(64, '0')).hello()->session_tag, 0u);
 }

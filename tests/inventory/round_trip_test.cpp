@@ -61,8 +61,9 @@ std::string toml_of(const Flock& flock) {
                        "{}\nlink_mbps = {}\n",
                        flock.ports[static_cast<std::size_t>(duck.port_index)].name, duck.name, to_string(duck.address),
                        to_string(*duck.mac), static_cast<double>(duck.memory_bytes) / 1073741824.0, duck.cores, duck.link_mbps);
-  out += fmt::format("[agent]\ncontrol_port = {}\ndata_port = {}\nthreads = {}\n[power]\nmax_booting = {}\n[netboot]\nenabled = {}\n",
-                     flock.agent_ports.control, flock.agent_ports.data, flock.agent_threads, flock.power.max_booting, flock.netboot.enabled);
+  out += fmt::format(
+      "[agent]\ncontrol_port = {}\ndata_port = {}\nthreads = {}\n[power]\nmax_booting = {}\n[netboot]\nenabled = {}\n",
+      flock.agent_ports.control, flock.agent_ports.data, flock.agent_threads, flock.power.max_booting, flock.netboot.enabled);
   out += "[model]\nsource = \"org/name \\\"quoted\\\" \\\\ \\u00e9\"\n";
   out += fmt::format("[engine]\nhidden = \"{}\"\ncontext_length = {}\napi_address = \"{}\"\n[limits]\ndead_after_ms = {}\n",
                      flock.engine.hidden == HiddenType::F32 ? "f32" : "bf16", flock.engine.context_length,

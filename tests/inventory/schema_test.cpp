@@ -127,14 +127,13 @@ TEST(InventorySchema, SettingsThatNobodyCarriesOutAreNamed) {
   flock.ports[0].fanout = Fanout::Broadcast;
   flock.engine.attention = AttentionKind::Cuda;
   flock.engine.transport = TransportKind::Dpdk;
-  flock.engine.reply = ReplyType::Compact;
   flock.power.kind = PowerKind::WakeOnLan;
   flock.netboot.enabled = true;
   const std::vector<Error> settings = settings_not_carried_out(flock);
-  ASSERT_EQ(settings.size(), 6u);
+  ASSERT_EQ(settings.size(), 5u);
   EXPECT_THAT(settings[0].message, ::testing::HasSubstr("fanout = \"broadcast\" of port1"));
   EXPECT_THAT(settings[1].message, ::testing::HasSubstr("engine.attention = \"cuda\""));
-  EXPECT_THAT(settings[4].message, ::testing::HasSubstr("wake-on-lan"));
+  EXPECT_THAT(settings[3].message, ::testing::HasSubstr("wake-on-lan"));
 }
 
 } // namespace

@@ -53,7 +53,6 @@ TEST_P(CrewTest, EachMemberWorksAtMostOnceACallAndNeverOutside) {
     open = false;
     EXPECT_LE(worked.load(), crew.size());
     for (int& count : times) all += std::exchange(count, 0);
-    ASSERT_FALSE(crew.busy());
   }
   EXPECT_EQ(outside.load(), 0);
   EXPECT_GE(all, 1000L * crew.size());
