@@ -49,8 +49,8 @@ void SimulatedDuck::work() {
   }
   if (!computes_) return;
   request.reply->clear(view->shape().tokens);
-  const int slices = compute_.run(*view, *index, request.layer, request.rung, *request.reply, &LossyNetwork::now,
-                                  [](Instant) { return true; });
+  const int slices =
+      compute_.run(*view, *index, request.layer, request.rung, *request.reply, &LossyNetwork::now, [](Instant) { return true; });
   computing_ = true;
   const auto took = std::chrono::microseconds(10 + network_.random()() % 400);
   network_.at(took, [this, request, slices, took] {
