@@ -1,5 +1,6 @@
 #include "agent/agent_options.hpp"
 
+#include "agent/thread_plan.hpp"
 #include "inventory/inventory.hpp"
 
 #include <fmt/format.h>
@@ -24,6 +25,8 @@ enum Option : int {
   kLog,
   kReadyFd,
   kMemoryLimit,
+  kThreads,
+  kCores,
   kHelp,
   kVersionOption
 };
@@ -38,6 +41,8 @@ constexpr option kOptions[] = {{"name", required_argument, nullptr, kName},
                                {"log", required_argument, nullptr, kLog},
                                {"ready-fd", required_argument, nullptr, kReadyFd},
                                {"memory-limit", required_argument, nullptr, kMemoryLimit},
+                               {"threads", required_argument, nullptr, kThreads},
+                               {"cores", required_argument, nullptr, kCores},
                                {"help", no_argument, nullptr, kHelp},
                                {"version", no_argument, nullptr, kVersionOption},
                                {nullptr, 0, nullptr, 0}};
@@ -59,6 +64,12 @@ bool take_address(std::string_view text, std::uint32_t& out) {
   return address.has_value();
 }
 
+bool take_cores(std::string_view text, std::optional<bool>& shared) {
+  if (text != "own" && text != "shared") return false;
+  shared = text == "shared";
+  return true;
+}
+
 // False when the value is not one of its kind.
 bool apply(int option, const char* value, AgentOptions& out) {
   switch (option) {
@@ -72,6 +83,8 @@ bool apply(int option, const char* value, AgentOptions& out) {
   case kLog: return !(out.log = value).empty();
   case kReadyFd: return take(value, out.ready_descriptor);
   case kMemoryLimit: return take(value, out.memory_limit_bytes, std::uint64_t{1});
+  case kThreads: return take(value, out.threads) && out.threads <= kThreadsMax;
+  case kCores: return take_cores(value, out.shared_cores);
   case kHelp: return out.help = true;
   case kVersionOption: return out.version = true;
   default: return false;
@@ -124,6 +137,10 @@ const char* agent_usage() {
          "  --log FILE           log file (rotated: 5 of 4 MiB)\n"
          "  --ready-fd N         inherited descriptor for one line of JSON: ready with its ports, or an error\n"
          "  --memory-limit B     most bytes of slices to hold\n"
+         "  --threads N          threads that compute, up to 64 (0, the default: all cores but one for the network; one where\n"
+         "                       cores are shared)\n"
+         "  --cores own|shared   own: each thread is pinned and may spin; shared: none is, and waiting ones sleep (default:\n"
+         "                       shared on a loopback address, else own)\n"
          "  --help, --version\n"
          "\n"
          "duck-agent bench [--set-mib N] [--samples N]\n"

@@ -19,6 +19,8 @@ struct AgentOptions {
   std::filesystem::path log;
   std::optional<int> ready_descriptor;
   std::uint64_t memory_limit_bytes = ~std::uint64_t{0};
+  int threads = 0;                    // that compute; 0 = as plan_threads() finds best
+  std::optional<bool> shared_cores;   // with other agents; not said: on a loopback address
   bool help = false, version = false; // then nothing else counts
 };
 

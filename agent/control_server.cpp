@@ -6,6 +6,7 @@
 #include "agent/log_tail.hpp"
 #include "inventory/version.hpp"
 #include "netboot/http/http_server.hpp"
+#include "weights/stored_format.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -140,7 +141,9 @@ private:
     hello.memory_available_bytes = std::min(memory.available_bytes, options_.memory_limit_bytes);
     hello.cores = core_count();
     hello.kernels = options_.kernels;
+    hello.threads = options_.threads;
     hello.model_id = store_.model_id();
+    if (!hello.model_id.empty()) hello.format = weights::format_name(store_.format());
     hello.epoch = active ? active->epoch : 0;
     hello.slices_held = store_.count();
     hello.slices_active = active_slices(active.get());
@@ -200,7 +203,8 @@ private:
     const auto model = parse_model(request.body);
     if (!model) return refuse(response, 400, model.error());
     if (auto set = store_.set_model(*model); !set) return refuse(response, 409, set.error());
-    spdlog::info("model {}: {} layers, hidden {}", model->model_id, model->experts.size(), model->hidden);
+    spdlog::info("model {}: {} layers, hidden {}, {}", model->model_id, model->experts.size(), model->hidden,
+                 weights::format_name(model->format));
     answer(response);
   }
 
@@ -242,13 +246,14 @@ private:
                      fmt::format("a session of epoch {} while epoch {} is active", message->epoch, active ? active->epoch : 0),
                      {},
                      "bring the flock up to date with ductl up"});
-    const DataSession session{message->tag, message->epoch, message->duck, message->bf16_hidden};
+    const DataSession session{message->tag, message->epoch, message->duck, message->bf16_hidden, message->compact_reply};
     {
       const std::lock_guard lock(session_mutex_);
       session_ = session;
       expert_server_.set_session(session);
     }
-    spdlog::info("session of epoch {} as duck {}, hidden {}", session.epoch, session.duck, session.bf16_hidden ? "bf16" : "f32");
+    spdlog::info("session of epoch {} as duck {}, hidden {}, {} replies", session.epoch, session.duck,
+                 session.bf16_hidden ? "bf16" : "f32", session.compact_reply ? "compact" : "exact");
     answer(response);
   }
 

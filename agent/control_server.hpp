@@ -20,6 +20,7 @@ struct ControlServerOptions {
   std::uint16_t port = 0;    // 0 = kernel-chosen
   std::uint16_t data_port = 0;
   std::string boot_id, kernels;
+  int threads = 1; // that compute
   std::uint64_t memory_limit_bytes = ~std::uint64_t{0};
   std::filesystem::path log; // shown by GET /v1/log
 };

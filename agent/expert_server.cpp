@@ -1,5 +1,6 @@
 #include "agent/expert_server.hpp"
 
+#include "agent/crew.hpp"
 #include "agent/expert_compute.hpp"
 #include "agent/wire/duck_round.hpp"
 
@@ -19,17 +20,19 @@ constexpr int kIntakeBurstsMax = 64;                            // of one intake
 } // namespace
 
 struct ExpertServer::Impl {
-  Impl(Transport& transport_in, SliceStore& store_in, const ExpertKernels& kernels)
-      : transport(transport_in), store(store_in), compute(kernels, wire::kTokensMax) {}
+  Impl(Transport& transport_in, SliceStore& store_in, const ExpertKernels& kernels, const ThreadPlan& plan)
+      : transport(transport_in), store(store_in), own_core(plan.own_cores), compute(kernels, wire::kTokensMax, plan) {}
 
   void run() {
-    while (!stopping.load(std::memory_order_acquire)) {
+    if (own_core) pin_this_thread(0);
+    for (int idle_turn = 0; !stopping.load(std::memory_order_acquire); ++idle_turn) {
       adopt_session();
-      intake();
+      if (intake()) idle_turn = 0;
       flush();
       if (const auto lane = round.next_ready()) {
         serve(*lane);
-      } else {
+        idle_turn = 0;
+      } else if (round.has_frames() || !own_core || !spin_turn(idle_turn)) {
         transport.wait(round.has_frames() ? kBlockedWait : kIdleWait);
       }
     }
@@ -50,25 +53,28 @@ struct ExpertServer::Impl {
                          .epoch = session.epoch,
                          .duck = session.duck,
                          .bf16_hidden = session.bf16_hidden,
+                         .compact_reply = session.compact_reply,
                          .hidden = hidden,
                          .tokens_max = wire::kTokensMax,
                          .mtu = transport.mtu()});
     if (session.tag == 0) return;
-    spdlog::info("data plane: session {:016x}, epoch {}, duck {}, hidden {} ({})", session.tag, session.epoch, session.duck,
-                 hidden, session.bf16_hidden ? "bf16" : "f32");
+    spdlog::info("data plane: session {:016x}, epoch {}, duck {}, hidden {} ({}), {} replies", session.tag, session.epoch,
+                 session.duck, hidden, session.bf16_hidden ? "bf16" : "f32", session.compact_reply ? "compact" : "exact");
   }
 
-  void intake() {
+  // Whether anything had come.
+  bool intake() {
     std::array<IncomingFrame, wire::DuckRound::kBurst> burst;
     for (int i = 0; i < kIntakeBurstsMax; ++i) {
       const std::size_t count = transport.receive(burst);
-      if (count == 0) return;
+      if (count == 0) return i > 0;
       if (session_changed.load(std::memory_order_acquire)) adopt_session();
       const Instant now = Clock::now();
       for (const IncomingFrame& frame : std::span(burst).first(count)) round.feed(frame.from, frame.bytes, now);
       transport.release(std::span(burst).first(count));
-      if (count < burst.size()) return;
+      if (count < burst.size()) return true;
     }
+    return true;
   }
 
   void flush() {
@@ -100,12 +106,12 @@ struct ExpertServer::Impl {
     if (!view || view->shape().tokens > request.reply->tokens_max()) return wire::RefusalCode::Malformed;
     if (view->shape().hidden != index->hidden || view->shape().bf16 != round.session().bf16_hidden)
       return wire::RefusalCode::WrongHidden;
-    compute.reserve(index->hidden, static_cast<int>(layer.first.size()) - 1);
+    compute.reserve(index->hidden, layer);
     if (!compute.gather(*view, layer)) return wire::RefusalCode::Malformed;
 
     const Instant start = Clock::now();
     request.reply->clear(view->shape().tokens);
-    const int slices = compute.run(*view, layer, index->hidden, request.rung, *request.reply, &Clock::now, [&](Instant) {
+    const int slices = compute.run(*view, *index, request.layer, request.rung, *request.reply, &Clock::now, [&](Instant) {
       intake();
       flush();
       return !stopping.load(std::memory_order_relaxed) && round.is_current(request.lane, request.round);
@@ -136,6 +142,7 @@ struct ExpertServer::Impl {
 
   Transport& transport;
   SliceStore& store;
+  const bool own_core;
   ExpertCompute compute;
   wire::DuckRound round;
   ExpertServerStats stats;
@@ -144,8 +151,8 @@ struct ExpertServer::Impl {
   DataSession wanted_session; // guarded by session_mutex
 };
 
-ExpertServer::ExpertServer(Transport& transport, SliceStore& store, const ExpertKernels& kernels)
-    : impl_(std::make_unique<Impl>(transport, store, kernels)) {}
+ExpertServer::ExpertServer(Transport& transport, SliceStore& store, const ExpertKernels& kernels, const ThreadPlan& plan)
+    : impl_(std::make_unique<Impl>(transport, store, kernels, plan)) {}
 ExpertServer::~ExpertServer() = default;
 
 void ExpertServer::run() { impl_->run(); }

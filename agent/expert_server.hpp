@@ -1,4 +1,5 @@
-// The data-plane side of a duck: takes requests in, computes its slices, sends replies. One thread, the one in run().
+// The data-plane side of a duck: takes requests in, computes its slices, sends replies. One thread, the one in run(), and those
+// that the plan has computing beside it.
 //
 // The deciding part (reassembly, duplicates, NACKs, the cached last reply) is DuckRound in agent/wire, sans-I/O; this loop
 // joins it to a Transport, the slice store and the kernels. Between slices the loop takes in frames, so that a busy duck still
@@ -7,6 +8,7 @@
 
 #include "agent/kernels/expert.hpp"
 #include "agent/store/slice_store.hpp"
+#include "agent/thread_plan.hpp"
 #include "agent/transport/transport.hpp"
 
 #include <atomic>
@@ -20,7 +22,7 @@ struct DataSession {
   std::uint64_t tag = 0; // in every frame; 0 = none
   std::uint32_t epoch = 0;
   std::uint16_t duck = 0; // this duck's number on the wire
-  bool bf16_hidden = false;
+  bool bf16_hidden = false, compact_reply = false;
 };
 
 struct ExpertServerStats { // written by the loop, read by the control plane
@@ -30,7 +32,7 @@ struct ExpertServerStats { // written by the loop, read by the control plane
 
 class ExpertServer {
 public:
-  ExpertServer(Transport& transport, SliceStore& store, const ExpertKernels& kernels);
+  ExpertServer(Transport& transport, SliceStore& store, const ExpertKernels& kernels, const ThreadPlan& plan = {});
   ~ExpertServer();
   void run();  // until stop(); the data-plane thread
   void stop(); // any thread

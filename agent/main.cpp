@@ -5,6 +5,7 @@
 #include "agent/client/flock_key.hpp"
 #include "agent/client/process_log.hpp"
 #include "agent/control_server.hpp"
+#include "agent/host_facts.hpp"
 #include "agent/kernels/select.hpp"
 #include "agent/transport/udp_transport.hpp"
 #include "inventory/inventory.hpp"
@@ -114,7 +115,9 @@ Expected<void> run(const AgentOptions& options, int signals) {
   const auto selected = select_kernels();
   if (!selected) return tl::unexpected(selected.error());
   const ExpertKernels& kernels = **selected;
-  ExpertServer expert_server(**transport, *store, kernels);
+  const ThreadPlan threads =
+      plan_threads(core_count(), options.shared_cores.value_or(options.address >> 24 == 127), options.threads);
+  ExpertServer expert_server(**transport, *store, kernels, threads);
   const int power_off = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   ControlServerOptions control;
   control.name = options.name;
@@ -125,14 +128,15 @@ Expected<void> run(const AgentOptions& options, int signals) {
   control.data_port = (*transport)->local().port;
   control.boot_id = new_boot_id();
   control.kernels = kernels.name;
+  control.threads = threads.threads;
   control.memory_limit_bytes = options.memory_limit_bytes;
   control.log = options.log;
   const auto control_server =
       ControlServer::start(control, *store, expert_server, [power_off] { ::eventfd_write(power_off, 1); });
   if (!control_server) return tl::unexpected(control_server.error());
-  spdlog::info("duck-agent {} ({}) is {} of flock {} at {}, control port {}, data port {}, kernels {}", kVersion, kRevision,
+  spdlog::info("duck-agent {} ({}) is {} of flock {} at {}, control port {}, data port {}, kernels {}, {}", kVersion, kRevision,
                options.name, options.flock, inventory::to_string(options.address), (*control_server)->port(), control.data_port,
-               kernels.name);
+               kernels.name, text(threads));
   const ExpertThread expert_thread(expert_server);
   say_ready(options, ready_text((*control_server)->port(), control.data_port, ::getpid()));
   wait_for_end(signals, power_off, *store, expert_server.stats());

@@ -75,7 +75,7 @@ struct Model {
   std::string
       source; // folder, single .safetensors file's folder, or org/name in the HF hub cache; may be relative to the inventory file
   std::string chat_format;     // empty = chosen by model type and special tokens
-  std::string format = "auto"; // stored form of slices: auto | fp9
+  std::string format = "auto"; // stored form of slices: auto | fp9 | e4m3
   bool operator==(const Model&) const = default;
 };
 
@@ -112,6 +112,7 @@ struct Flock {
   std::vector<Port> ports;
   std::vector<Duck> ducks; // in file order; a duck's index here is its number on the wire
   Ports agent_ports;
+  int agent_threads = 0; // that compute on a duck; 0 = as the agent finds best
   Power power;
   Netboot netboot;
   Model model;

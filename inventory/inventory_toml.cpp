@@ -264,7 +264,7 @@ void read_model(TableReader& reader, Model& model) {
   if (reader.text("source", model.source) && model.source.empty())
     reader.fault("source", "model.source is empty", {}, "name a folder with safetensors, or org/name in the Hugging Face cache");
   reader.text("chat_format", model.chat_format);
-  read_word(reader, "format", {"auto", "fp9"}, model.format);
+  read_word(reader, "format", {"auto", "fp9", "e4m3"}, model.format);
   reader.finish();
 }
 
@@ -272,6 +272,7 @@ void read_small_sections(TableReader& root, Flock& flock) {
   if (auto reader = root.section("agent")) {
     reader->integer("control_port", 1, 65535, flock.agent_ports.control);
     reader->integer("data_port", 1, 65535, flock.agent_ports.data);
+    reader->integer("threads", 0, 64, flock.agent_threads);
     reader->finish();
   }
   if (auto reader = root.section("netboot")) {

@@ -118,8 +118,8 @@ std::uint64_t index_key_bytes(const ModelConfig& c, inventory::IndexKeys keys) {
 }
 
 // Slices that each duck will hold, rounded up; equal shares where the flock's memory is too small for all.
-std::vector<std::uint64_t> duck_slices(const ModelConfig& config, const inventory::Flock& flock) {
-  const std::uint64_t slices = slice_count(config), bytes = slice_layout(config.hidden).bytes;
+std::vector<std::uint64_t> duck_slices(const ModelConfig& config, const inventory::Flock& flock, std::uint64_t bytes) {
+  const std::uint64_t slices = slice_count(config);
   const std::vector<double> weights(flock.ducks.size(), 1.0);
   std::vector<std::uint64_t> limits;
   for (const inventory::Duck& duck : flock.ducks) limits.push_back(duck.memory_bytes == 0 ? ~0ull : duck.memory_bytes / bytes);
@@ -132,12 +132,12 @@ std::vector<std::uint64_t> duck_slices(const ModelConfig& config, const inventor
 
 } // namespace
 
-ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn, inventory::IndexKeys index_keys) {
+ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn, inventory::IndexKeys index_keys, TileFormat format) {
   ModelSizes sizes;
   const Count host = host_count(config);
   sizes.host_parameters = host.parameters;
   sizes.host_weight_bytes = host.bytes;
-  const std::uint64_t slice_bytes = slice_layout(config.hidden).bytes;
+  const std::uint64_t slice_bytes = slice_layout(config.hidden, format).bytes;
   sizes.embedding_parameters = embedding_count(config);
   sizes.attention_parameters = attention_count(config);
   Tally kept(config);     // FFNs that stay on the host
@@ -170,19 +170,21 @@ ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn, inventory::I
   return sizes;
 }
 
-Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock, std::uint64_t host_available) {
+Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock, std::uint64_t host_available,
+                    TileFormat format) {
   const ModelSizes sizes = model_sizes(config, HostFfn::None, flock.engine.index_keys);
+  const std::uint64_t slice_bytes = slice_layout(config.hidden, format).bytes;
   Budget budget;
   budget.context = context;
   budget.host_needed = sizes.host_weight_bytes + sizes.kv_bytes_per_token * wide(context);
   budget.host_available = host_available;
-  const std::vector<std::uint64_t> slices = duck_slices(config, flock);
+  const std::vector<std::uint64_t> slices = duck_slices(config, flock, slice_bytes);
   const double slices_all = static_cast<double>(std::accumulate(slices.begin(), slices.end(), std::uint64_t{0}));
   const bool beside = flock.power.kind == inventory::PowerKind::Process && host_available != 0;
   const std::uint64_t left = host_available - std::min(host_available, budget.host_needed);
   for (std::size_t i = 0; i < flock.ducks.size(); ++i) {
     const inventory::Duck& duck = flock.ducks[i];
-    DuckBudget mine{duck.name, slices[i] * slice_layout(config.hidden).bytes, duck.memory_bytes, duck.memory_bytes != 0};
+    DuckBudget mine{duck.name, slices[i] * slice_bytes, duck.memory_bytes, duck.memory_bytes != 0};
     if (beside) { // 0 would mean "unknown"
       const double part = static_cast<double>(slices[i]) / std::max(1.0, slices_all);
       const auto share = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(left) * part));

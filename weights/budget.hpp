@@ -26,7 +26,8 @@ enum class HostFfn { None, DenseShared };
 
 // From the config alone, no tensor is read. With the MTP layer, where config.mtp_layers says that there is one.
 [[nodiscard]] ModelSizes model_sizes(const ModelConfig& config, HostFfn host_ffn = HostFfn::None,
-                                     inventory::IndexKeys index_keys = inventory::IndexKeys::F32);
+                                     inventory::IndexKeys index_keys = inventory::IndexKeys::F32,
+                                     TileFormat format = TileFormat::NineBit);
 
 struct DuckBudget {
   std::string name;
@@ -43,7 +44,7 @@ struct Budget {
 // weights/placement.hpp) against its memory in the inventory. Ducks that are processes beside the host share what the host leaves
 // of `host_available` (0 = unknown) as they need it. Disk is left out.
 [[nodiscard]] Budget flock_budget(const ModelConfig& config, int context, const inventory::Flock& flock,
-                                  std::uint64_t host_available);
+                                  std::uint64_t host_available, TileFormat format = TileFormat::NineBit);
 
 // Ok, or kModelDoesNotFit with every shortage, needed and available bytes, and which setting to change.
 [[nodiscard]] Expected<void> check_budget(const Budget& budget);

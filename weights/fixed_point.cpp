@@ -18,7 +18,7 @@ constexpr double kRoundingError = 4e-6; // aimed at, of the whole sum, relative 
 constexpr double kRangeMinimum = 1024;  // of the expected rms, whatever rounding would allow
 
 // Adds the squares of the codes of a tile to one lane a row, columns in order. Finite codes only; vectorises.
-void add_squares(const std::byte* tile, float* lane) {
+void add_fp9_squares(const std::byte* tile, float* lane) {
   for (int column = 0; column < kTileColumns; ++column) {
     const std::byte* plane = tile + 32 * (column / 8);
     const std::byte* body = tile + kTilePlaneBytes + 32 * column;
@@ -30,6 +30,22 @@ void add_squares(const std::byte* tile, float* lane) {
       lane[r] = lane[r] + value * value;
     }
   }
+}
+
+void add_e4m3_squares(const std::byte* tile, float* lane) {
+  for (int column = 0; column < kTileColumns; ++column) {
+    const std::byte* body = tile + 32 * column;
+    for (int r = 0; r < kTileRows; ++r) {
+      const auto byte = std::to_integer<std::uint32_t>(body[r]);
+      const std::uint32_t magnitude = (byte & 0x3Fu) << 1 | (byte >> 6 & 1u);
+      const float value = std::bit_cast<float>(magnitude << 20) * 0x1p120f; // e4m3_value() of a finite magnitude
+      lane[r] = lane[r] + value * value;
+    }
+  }
+}
+
+void add_squares(const std::byte* tile, TileFormat format, float* lane) {
+  format == TileFormat::NineBit ? add_fp9_squares(tile, lane) : add_e4m3_squares(tile, lane);
 }
 
 double scaled_sum(const float* lane, int count, const std::byte* scale_place) {
@@ -46,20 +62,20 @@ float fixed_scale(int exponent, int rung) { return std::ldexp(1.0f, exponent - k
 
 float fixed_step(int exponent, int rung) { return std::ldexp(1.0f, kRungBits * rung - exponent); }
 
-void slice_norms(const std::byte* slice, int hidden, SliceNorms& out) {
-  const SliceLayout layout = slice_layout(hidden);
+void slice_norms(const std::byte* slice, int hidden, SliceNorms& out, TileFormat format) {
+  const SliceLayout layout = slice_layout(hidden, format);
   out.gate = out.up = 0;
   out.down.assign(static_cast<std::size_t>(layout.scale_blocks), 0.0);
   for (int block = 0; block < layout.scale_blocks; ++block) {
     const std::size_t place = sizeof(float) * static_cast<std::size_t>(block);
     float lane[kTileRows] = {};
     for (int tile = 8 * block; tile < std::min(8 * (block + 1), hidden / 16); ++tile)
-      add_squares(slice + layout.panel_tile(tile), lane);
+      add_squares(slice + layout.panel_tile(tile), format, lane);
     out.gate += scaled_sum(lane, kSliceChannels, slice + layout.gate_scale + place);
     out.up += scaled_sum(lane + kSliceChannels, kSliceChannels, slice + layout.up_scale + place);
     std::fill(std::begin(lane), std::end(lane), 0.0f);
     for (int tile = 4 * block; tile < std::min(4 * (block + 1), hidden / 32); ++tile)
-      add_squares(slice + layout.down_tile(tile), lane);
+      add_squares(slice + layout.down_tile(tile), format, lane);
     out.down[static_cast<std::size_t>(block)] = scaled_sum(lane, kTileRows, slice + layout.down_scale + place);
   }
 }

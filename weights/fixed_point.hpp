@@ -23,12 +23,12 @@ inline constexpr std::uint64_t kGuardSaturated = 1ull << 62; // also: some h was
 [[nodiscard]] float fixed_scale(int exponent, int rung);
 [[nodiscard]] float fixed_step(int exponent, int rung);
 
-// Sums of squares of a slice's weights (scales applied), in a fixed order.
+// Sums of squares of a slice's weights (scales applied), in a fixed order: equal weights give equal bits in either format.
 struct SliceNorms {
   double gate = 0, up = 0;
   std::vector<double> down; // one per 128 rows
 };
-void slice_norms(const std::byte* slice, int hidden, SliceNorms& out);
+void slice_norms(const std::byte* slice, int hidden, SliceNorms& out, TileFormat format = TileFormat::NineBit);
 
 // The same of a whole expert: its slices' norms, added in slice order.
 struct ExpertNorms {

@@ -2,6 +2,7 @@
 
 #include "weights/fixed_point.hpp"
 #include "weights/pack.hpp"
+#include "weights/stored_format.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -30,10 +31,10 @@ struct PackedExpert {
   ExpertNorms norms;
 };
 
-Expected<PackedExpert> pack_expert(const Checkpoint& checkpoint, Unit unit, std::span<std::byte> buffer) {
+Expected<PackedExpert> pack_expert(const Checkpoint& checkpoint, TileFormat format, Unit unit, std::span<std::byte> buffer) {
   const auto weights = expert_weights(checkpoint, unit.layer, unit.expert);
   if (!weights) return tl::unexpected<Error>(weights.error());
-  const auto prepared = prepare_expert(*weights);
+  const auto prepared = prepare_expert(*weights, format);
   if (!prepared) return tl::unexpected<Error>(prepared.error());
   PackedExpert packed;
   SliceNorms norms;
@@ -41,7 +42,7 @@ Expected<PackedExpert> pack_expert(const Checkpoint& checkpoint, Unit unit, std:
   for (int index = 0; index < slices; ++index) {
     if (auto ok = pack_slice(*prepared, index, buffer); !ok) return tl::unexpected<Error>(ok.error());
     packed.digest.push_back(XXH3_64bits(buffer.data(), buffer.size()));
-    slice_norms(buffer.data(), checkpoint.config().hidden, norms);
+    slice_norms(buffer.data(), checkpoint.config().hidden, norms, format);
     packed.norms.add(norms);
   }
   return packed;
@@ -55,8 +56,9 @@ struct FreeAligned {
 // outcome does not depend on the threads.
 class PackRun {
 public:
-  PackRun(const Checkpoint& checkpoint, const std::function<void(int, int)>& progress, const std::function<bool()>& stop)
-      : checkpoint_(checkpoint), progress_(progress), stop_(stop) {
+  PackRun(const Checkpoint& checkpoint, TileFormat format, const std::function<void(int, int)>& progress,
+          const std::function<bool()>& stop)
+      : checkpoint_(checkpoint), format_(format), progress_(progress), stop_(stop) {
     const ModelConfig& config = checkpoint.config();
     for (int layer = 0; layer < decoder_layers(config); ++layer) {
       const int experts = expert_count(config, layer);
@@ -80,13 +82,13 @@ public:
 
 private:
   void work() {
-    const std::size_t bytes = slice_layout(checkpoint_.config().hidden).bytes;
+    const std::size_t bytes = slice_layout(checkpoint_.config().hidden, format_).bytes;
     const std::unique_ptr<std::byte, FreeAligned> buffer(
         static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kSliceAlignment})));
     for (std::size_t i = next_++; i < units_.size() && !failed_; i = next_++) {
       const bool stopped = stop_ && stop_();
       auto packed = stopped ? fail(ErrorCode::kCancelled, "interrupted", {}, "the same command begins the packing anew")
-                            : pack_expert(checkpoint_, units_[i], {buffer.get(), bytes});
+                            : pack_expert(checkpoint_, format_, units_[i], {buffer.get(), bytes});
       const std::lock_guard lock(mutex_);
       if (!packed)
         note_error(i, packed.error());
@@ -112,6 +114,7 @@ private:
   }
 
   const Checkpoint& checkpoint_;
+  const TileFormat format_;
   const std::function<void(int, int)>& progress_;
   const std::function<bool()>& stop_;
   std::vector<Unit> units_;
@@ -163,35 +166,38 @@ LayerManifest layer_manifest(const Checkpoint& checkpoint, int layer, std::vecto
 
 } // namespace
 
-std::string model_id(const Checkpoint& checkpoint) {
-  const std::string text = fmt::format("ductl fp9 slices, packer {}, checkpoint {}", kPackerVersion, checkpoint.identity());
+std::string model_id(const Checkpoint& checkpoint, TileFormat format) {
+  const std::string text =
+      fmt::format("ductl {} slices, packer {}, checkpoint {}", format_name(format), kPackerVersion, checkpoint.identity());
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-Expected<Manifest> make_manifest(const Checkpoint& checkpoint, int threads, const std::function<void(int, int)>& progress,
-                                 const std::function<bool()>& stop) {
+Expected<Manifest> make_manifest(const Checkpoint& checkpoint, TileFormat format, int threads,
+                                 const std::function<void(int, int)>& progress, const std::function<bool()>& stop) {
   const ModelConfig& config = checkpoint.config();
   if (auto ok = check_sliceable(config); !ok) return tl::unexpected<Error>(ok.error());
-  PackRun run(checkpoint, progress, stop);
+  PackRun run(checkpoint, format, progress, stop);
   if (auto ok = run.run(threads); !ok) return tl::unexpected<Error>(ok.error());
   Manifest manifest;
-  manifest.model_id = model_id(checkpoint);
+  manifest.model_id = model_id(checkpoint, format);
+  manifest.format = format;
   manifest.hidden = config.hidden;
-  manifest.layout = slice_layout(config.hidden);
+  manifest.layout = slice_layout(config.hidden, format);
   for (int layer = 0; layer < decoder_layers(config); ++layer)
     manifest.layers.push_back(layer_manifest(checkpoint, layer, run.layer(layer)));
   return manifest;
 }
 
-Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, const std::filesystem::path& cache, int threads,
-                                   const std::function<void(int, int)>& progress, const std::function<bool()>& stop) {
-  const std::filesystem::path file = manifest_file(cache, model_id(checkpoint));
+Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, TileFormat format, const std::filesystem::path& cache,
+                                   int threads, const std::function<void(int, int)>& progress,
+                                   const std::function<bool()>& stop) {
+  const std::string id = model_id(checkpoint, format);
+  const std::filesystem::path file = manifest_file(cache, id);
   // A file that is missing, damaged or another model's is simply made again.
   const auto layers = static_cast<std::size_t>(decoder_layers(checkpoint.config()));
-  if (auto cached = load_manifest(file); cached && cached->model_id == model_id(checkpoint) && cached->layers.size() == layers)
-    return cached;
-  auto made = make_manifest(checkpoint, threads, progress, stop);
+  if (auto cached = load_manifest(file); cached && cached->model_id == id && cached->layers.size() == layers) return cached;
+  auto made = make_manifest(checkpoint, format, threads, progress, stop);
   if (!made) return made;
   if (auto ok = save_manifest(*made, file); !ok) return tl::unexpected<Error>(ok.error());
   return made;

@@ -23,17 +23,17 @@ struct LayerManifest {
 };
 
 struct Manifest {
-  std::string model_id; // hex; checkpoint identity + format + packer version
-  std::string format = "fp9";
+  std::string model_id;                    // hex; checkpoint identity + format + packer version
+  TileFormat format = TileFormat::NineBit; // as layout has it
   int hidden = 0;
   SliceLayout layout;
   std::vector<LayerManifest> layers;
 };
 
-[[nodiscard]] std::string model_id(const Checkpoint& checkpoint);
-// Packs every slice once to find digests and exponents. Progress: called with layers done and layers in all. `stop` is asked
-// before each expert, from any thread: once it is true the outcome is kCancelled.
-[[nodiscard]] Expected<Manifest> make_manifest(const Checkpoint& checkpoint, int threads,
+[[nodiscard]] std::string model_id(const Checkpoint& checkpoint, TileFormat format);
+// Packs every slice once to find digests and exponents, in a format that choose_format() gives. Progress: called with layers done
+// and layers in all. `stop` is asked before each expert, from any thread: once it is true the outcome is kCancelled.
+[[nodiscard]] Expected<Manifest> make_manifest(const Checkpoint& checkpoint, TileFormat format, int threads,
                                                const std::function<void(int, int)>& progress = {},
                                                const std::function<bool()>& stop = {});
 [[nodiscard]] Expected<Manifest> load_manifest(const std::filesystem::path& file);
@@ -43,7 +43,8 @@ struct Manifest {
   return cache / "manifests" / (model_id + ".manifest");
 }
 // The cached one when it belongs to this checkpoint, else made and saved. `cache` = $XDG_CACHE_HOME/ductl.
-[[nodiscard]] Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, const std::filesystem::path& cache, int threads,
+[[nodiscard]] Expected<Manifest> obtain_manifest(const Checkpoint& checkpoint, TileFormat format,
+                                                 const std::filesystem::path& cache, int threads,
                                                  const std::function<void(int, int)>& progress = {},
                                                  const std::function<bool()>& stop = {});
 

@@ -1,5 +1,6 @@
 // The manifest as a file: docs/slices.md, "Manifest file". Binary, little-endian, sealed by its own XXH3-64.
 #include "weights/manifest.hpp"
+#include "weights/stored_format.hpp"
 #include "weights/whole_file.hpp"
 
 #include <cstring>
@@ -91,7 +92,7 @@ Expected<void> save_manifest(const Manifest& manifest, const std::filesystem::pa
   writer.raw(kMagic);
   writer.number(kVersion);
   writer.text(manifest.model_id);
-  writer.text(manifest.format);
+  writer.text(format_name(manifest.format));
   writer.number(static_cast<std::uint32_t>(manifest.hidden));
   writer.number(static_cast<std::uint32_t>(manifest.layers.size()));
   for (const LayerManifest& layer : manifest.layers) {
@@ -121,13 +122,15 @@ Expected<Manifest> load_manifest(const std::filesystem::path& file) {
   if (reader.number<std::uint32_t>() != kVersion) return damaged(file, "it is of another version");
   Manifest manifest;
   manifest.model_id = reader.text();
-  manifest.format = reader.text();
+  const auto format = format_named(reader.text());
   manifest.hidden = static_cast<int>(reader.number<std::uint32_t>());
   const std::size_t layers = reader.count(3 * sizeof(std::uint32_t));
   for (std::size_t i = 0; i < layers; ++i) manifest.layers.push_back(read_layer(reader));
   if (!reader.finished() || manifest.hidden <= 0 || manifest.hidden % 32 != 0)
     return damaged(file, "its counts do not fit its size");
-  manifest.layout = slice_layout(manifest.hidden);
+  if (!format) return damaged(file, "its format is not known here");
+  manifest.format = *format;
+  manifest.layout = slice_layout(manifest.hidden, *format);
   return manifest;
 }
 

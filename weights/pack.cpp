@@ -74,6 +74,20 @@ Expected<void> encode_rows(const MatrixView& matrix, float scale, int row, int c
   return {};
 }
 
+// The same for e4m3, whose codes are the checkpoint's own.
+Expected<void> encode_rows(const MatrixView& matrix, float, int row, int column, int rows, TileE4m3& tile, int tile_row) {
+  bool bad = false;
+  for (int r = 0; r < rows; ++r) {
+    std::memcpy(tile.code[tile_row + r], element_at(matrix, row + r, column), kTileColumns);
+    for (int i = 0; i < kTileColumns; ++i) bad |= e4m3_is_nan(tile.code[tile_row + r][i]);
+  }
+  if (!bad) return {};
+  for (int r = 0; r < rows; ++r)
+    for (int i = 0; i < kTileColumns; ++i)
+      if (e4m3_is_nan(tile.code[tile_row + r][i])) return tl::unexpected<Error>(not_finite_error(matrix, row + r, column + i));
+  return {};
+}
+
 void copy_scales(const PreparedExpert& expert, const SliceLayout& layout, int index, std::byte* out) {
   const int blocks = layout.scale_blocks, channel_block = index * kSliceChannels / kScaleBlock;
   const int channel_blocks = blocks_of(expert.weights.down.columns);
@@ -87,10 +101,11 @@ void copy_scales(const PreparedExpert& expert, const SliceLayout& layout, int in
                 &expert.down_scale[static_cast<std::size_t>(block * channel_blocks + channel_block)], sizeof(float));
 }
 
+template <class Tile>
 Expected<void> pack_panel(const PreparedExpert& expert, const SliceLayout& layout, int index, std::byte* out) {
   const int channel = index * kSliceChannels;
   const std::size_t first = static_cast<std::size_t>(channel / kScaleBlock) * static_cast<std::size_t>(layout.scale_blocks);
-  TileCodes tile;
+  Tile tile;
   for (int column = 0; column < layout.hidden; column += kTileColumns) {
     const std::size_t block = first + static_cast<std::size_t>(column / kScaleBlock);
     if (auto ok = encode_rows(expert.weights.gate, expert.gate_scale[block], channel, column, kSliceChannels, tile, 0); !ok)
@@ -103,9 +118,10 @@ Expected<void> pack_panel(const PreparedExpert& expert, const SliceLayout& layou
   return {};
 }
 
+template <class Tile>
 Expected<void> pack_down(const PreparedExpert& expert, const SliceLayout& layout, int index, std::byte* out) {
   const int channel = index * kSliceChannels, channel_blocks = blocks_of(expert.weights.down.columns);
-  TileCodes tile;
+  Tile tile;
   for (int row = 0; row < layout.hidden; row += kTileRows) {
     const auto block = static_cast<std::size_t>(row / kScaleBlock * channel_blocks + channel / kScaleBlock);
     if (auto ok = encode_rows(expert.weights.down, expert.down_scale[block], row, channel, kTileRows, tile, 0); !ok) return ok;
@@ -114,10 +130,18 @@ Expected<void> pack_down(const PreparedExpert& expert, const SliceLayout& layout
   return {};
 }
 
+template <class Tile>
+Expected<void> pack_tiles(const PreparedExpert& expert, const SliceLayout& layout, int index, std::byte* out) {
+  if (auto ok = pack_panel<Tile>(expert, layout, index, out); !ok) return ok;
+  return pack_down<Tile>(expert, layout, index, out);
+}
+
 } // namespace
 
-Expected<PreparedExpert> prepare_expert(const ExpertWeights& weights) {
-  PreparedExpert expert{weights, {}, {}, {}};
+Expected<PreparedExpert> prepare_expert(const ExpertWeights& weights, TileFormat format) {
+  assert(format == TileFormat::NineBit ||
+         (weights.gate.type == DType::F8E4M3 && weights.up.type == DType::F8E4M3 && weights.down.type == DType::F8E4M3));
+  PreparedExpert expert{weights, format, {}, {}, {}};
   auto gate = block_scales(weights.gate);
   if (!gate) return tl::unexpected<Error>(gate.error());
   auto up = block_scales(weights.up);
@@ -131,12 +155,12 @@ Expected<PreparedExpert> prepare_expert(const ExpertWeights& weights) {
 }
 
 Expected<void> pack_slice(const PreparedExpert& expert, int index, std::span<std::byte> out) {
-  const SliceLayout layout = slice_layout(expert.weights.gate.columns);
+  const SliceLayout layout = slice_layout(expert.weights.gate.columns, expert.format);
   assert(out.size() == layout.bytes);
   assert(index >= 0 && (index + 1) * kSliceChannels <= expert.weights.gate.rows);
   copy_scales(expert, layout, index, out.data());
-  if (auto ok = pack_panel(expert, layout, index, out.data()); !ok) return ok;
-  return pack_down(expert, layout, index, out.data());
+  return expert.format == TileFormat::NineBit ? pack_tiles<TileCodes>(expert, layout, index, out.data())
+                                              : pack_tiles<TileE4m3>(expert, layout, index, out.data());
 }
 
 } // namespace ductl::weights

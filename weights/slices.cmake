@@ -11,6 +11,7 @@ target_sources(ductl_weights PRIVATE
   placement_file.cpp
   quantize.cpp
   slice.cpp
+  stored_format.cpp
   tile.cpp
   whole_file.cpp
   )

@@ -188,8 +188,8 @@ Expected<void> ControlClient::activate(std::uint32_t epoch, std::span<const weig
   return impl_->command("POST", "/v1/epoch", epoch_text(epoch, ids));
 }
 
-Expected<void> ControlClient::start_session(std::uint64_t tag, std::uint32_t epoch, std::uint16_t duck, bool bf16_hidden) {
-  return impl_->command("POST", "/v1/session", session_text({tag, epoch, duck, bf16_hidden}));
+Expected<void> ControlClient::start_session(const SessionMessage& session) {
+  return impl_->command("POST", "/v1/session", session_text(session));
 }
 
 Expected<void> ControlClient::power_off() { return impl_->command("POST", "/v1/power-off", ""); }

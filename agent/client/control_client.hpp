@@ -23,9 +23,10 @@ struct Hello {
   int pid = 0;
   std::uint64_t memory_bytes = 0, memory_available_bytes = 0;
   int cores = 0;
-  std::string kernels; // "avx2"
-  std::string model_id;
-  std::uint32_t epoch = 0; // active; 0 = none
+  std::string kernels;          // "avx2-128"
+  int threads = 0;              // that compute
+  std::string model_id, format; // format of its slices: "fp9", "e4m3"; both "" without a model
+  std::uint32_t epoch = 0;      // active; 0 = none
   std::uint64_t slices_held = 0, slices_active = 0, slice_bytes = 0;
   std::uint64_t session_tag = 0;
   std::uint16_t data_port = 0;
@@ -41,6 +42,14 @@ struct OutgoingSlice {
   weights::SliceId id;
   weights::SliceDigest digest = 0;
   std::span<const std::byte> bytes;
+};
+
+// How the data plane speaks from now on.
+struct SessionMessage {
+  std::uint64_t tag = 0; // never 0
+  std::uint32_t epoch = 0;
+  std::uint16_t duck = 0; // its number on the wire
+  bool bf16_hidden = false, compact_reply = false;
 };
 
 class ControlClient {
@@ -60,7 +69,7 @@ public:
   [[nodiscard]] Expected<void> put(std::span<const OutgoingSlice> slices); // one body; keep it under 64 MiB
   [[nodiscard]] Expected<void> drop(std::span<const weights::SliceId> ids);
   [[nodiscard]] Expected<void> activate(std::uint32_t epoch, std::span<const weights::SliceId> ids);
-  [[nodiscard]] Expected<void> start_session(std::uint64_t tag, std::uint32_t epoch, std::uint16_t duck, bool bf16_hidden);
+  [[nodiscard]] Expected<void> start_session(const SessionMessage& session);
   [[nodiscard]] Expected<void> power_off();                                        // the agent ends (a real duck switches off)
   [[nodiscard]] Expected<std::string> log_tail(std::size_t bytes_max = 64 * 1024); // whole lines
 

@@ -1,6 +1,7 @@
 #include "agent/client/control_messages.hpp"
 
 #include "weights/limits.hpp"
+#include "weights/stored_format.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -140,7 +141,11 @@ template <class T> Expected<T> result(const Fields& fields, T value) {
 } // namespace
 
 std::string model_text(const StoreModel& model) {
-  return json{{"model_id", model.model_id}, {"hidden", model.hidden}, {"exponent", model.exponent}, {"experts", model.experts}}
+  return json{{"model_id", model.model_id},
+              {"hidden", model.hidden},
+              {"format", weights::format_name(model.format)},
+              {"exponent", model.exponent},
+              {"experts", model.experts}}
       .dump();
 }
 
@@ -151,6 +156,11 @@ Expected<StoreModel> parse_model(std::string_view text) {
   Fields fields(*object);
   fields.take("model_id", model.model_id, 256);
   fields.take("hidden", model.hidden, 32, weights::kHiddenMax);
+  std::string format;
+  fields.take("format", format);
+  const auto known = weights::format_named(format);
+  if (!known) fields.note("'format' must be fp9 or e4m3");
+  model.format = known.value_or(model.format);
   if (model.hidden % 32 != 0) fields.note("'hidden' must be a multiple of 32");
   if (model.model_id.empty()) fields.note("'model_id' is empty");
   if (const json* experts = fields.take_array("experts")) {
@@ -206,8 +216,11 @@ Expected<EpochMessage> parse_epoch(std::string_view text) {
 }
 
 std::string session_text(const SessionMessage& session) {
-  return json{
-      {"tag", hex64_text(session.tag)}, {"epoch", session.epoch}, {"duck", session.duck}, {"bf16_hidden", session.bf16_hidden}}
+  return json{{"tag", hex64_text(session.tag)},
+              {"epoch", session.epoch},
+              {"duck", session.duck},
+              {"bf16_hidden", session.bf16_hidden},
+              {"compact_reply", session.compact_reply}}
       .dump();
 }
 
@@ -220,6 +233,7 @@ Expected<SessionMessage> parse_session(std::string_view text) {
   fields.take<std::uint32_t>("epoch", session.epoch, 1);
   fields.take<std::uint16_t>("duck", session.duck);
   fields.take("bf16_hidden", session.bf16_hidden);
+  fields.take("compact_reply", session.compact_reply);
   if (session.tag == 0) fields.note("'tag' must not be zero");
   return result(fields, session);
 }
@@ -235,7 +249,9 @@ std::string hello_text(const Hello& hello) {
               {"memory_available_bytes", hello.memory_available_bytes},
               {"cores", hello.cores},
               {"kernels", hello.kernels},
+              {"threads", hello.threads},
               {"model_id", hello.model_id},
+              {"format", hello.format},
               {"epoch", hello.epoch},
               {"slices_held", hello.slices_held},
               {"slices_active", hello.slices_active},
@@ -265,7 +281,9 @@ Expected<Hello> parse_hello(std::string_view text) {
   fields.take<std::uint64_t>("memory_available_bytes", hello.memory_available_bytes);
   fields.take<int>("cores", hello.cores);
   fields.take("kernels", hello.kernels);
+  fields.take<int>("threads", hello.threads);
   fields.take("model_id", hello.model_id);
+  fields.take("format", hello.format, 16);
   fields.take<std::uint32_t>("epoch", hello.epoch);
   fields.take<std::uint64_t>("slices_held", hello.slices_held);
   fields.take<std::uint64_t>("slices_active", hello.slices_active);

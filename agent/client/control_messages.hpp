@@ -29,12 +29,6 @@ struct EpochMessage {
 [[nodiscard]] Expected<EpochMessage> parse_epoch(std::string_view text);
 
 // POST /v1/session
-struct SessionMessage {
-  std::uint64_t tag = 0; // never 0
-  std::uint32_t epoch = 0;
-  std::uint16_t duck = 0;
-  bool bf16_hidden = false;
-};
 [[nodiscard]] std::string session_text(const SessionMessage& session);
 [[nodiscard]] Expected<SessionMessage> parse_session(std::string_view text);
 

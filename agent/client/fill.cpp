@@ -113,7 +113,7 @@ private:
     if (!prepared_ || layer_ != id.layer || expert_ != id.expert) { // ids are sorted: once an expert
       const auto expert = weights::expert_weights(checkpoint_, id.layer, id.expert);
       if (!expert) return tl::unexpected(expert.error());
-      auto prepared = weights::prepare_expert(*expert);
+      auto prepared = weights::prepare_expert(*expert, manifest_.format);
       if (!prepared) return tl::unexpected(prepared.error());
       prepared_ = std::move(*prepared);
       layer_ = id.layer;
@@ -178,6 +178,7 @@ StoreModel store_model(const weights::Manifest& manifest) {
   StoreModel model;
   model.model_id = manifest.model_id;
   model.hidden = manifest.hidden;
+  model.format = manifest.format;
   for (const weights::LayerManifest& layer : manifest.layers) {
     model.exponent.push_back(layer.exponent);
     model.experts.push_back(static_cast<int>(layer.digest.size()));

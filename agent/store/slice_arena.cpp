@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace ductl::agent {
 
@@ -12,6 +13,18 @@ constexpr std::size_t kChunkBytes = 32u << 20; // pages count only once touched
 constexpr std::size_t kHugePageBytes = 2u << 20;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+// Whole huge pages only: what mmap() gives begins anywhere, so more is asked for and both ends are given back.
+std::byte* map_huge_aligned(std::size_t size) {
+  const std::size_t asked = size + kHugePageBytes;
+  void* mapped = ::mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* bytes = static_cast<std::byte*>(mapped);
+  const std::size_t before = (kHugePageBytes - reinterpret_cast<std::uintptr_t>(bytes) % kHugePageBytes) % kHugePageBytes;
+  if (before != 0) ::munmap(bytes, before);
+  if (asked != before + size) ::munmap(bytes + before + size, asked - before - size);
+  return bytes + before;
+}
 
 } // namespace
 
@@ -23,10 +36,10 @@ SliceArena::~SliceArena() {
 
 bool SliceArena::grow() {
   const std::size_t size = round_up(std::max(kChunkBytes, slot_bytes_), kHugePageBytes);
-  void* bytes = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (bytes == MAP_FAILED) return false;
+  std::byte* bytes = map_huge_aligned(size);
+  if (bytes == nullptr) return false;
   (void)::madvise(bytes, size, MADV_HUGEPAGE); // fewer TLB misses; nothing depends on it
-  chunks_.push_back({static_cast<std::byte*>(bytes), size});
+  chunks_.push_back({bytes, size});
   next_ = 0;
   return true;
 }

@@ -51,7 +51,7 @@ public:
     if (model == model_) return {};
     slices_.clear();
     model_ = model;
-    slice_bytes_ = weights::slice_layout(model.hidden).bytes;
+    slice_bytes_ = weights::slice_layout(model.hidden, model.format).bytes;
     arena_ = std::make_shared<SliceArena>(slice_bytes_); // the old one ends with the last index that uses it
     scales_.clear();
     for (const auto& exponent : model.exponent)
@@ -63,6 +63,11 @@ public:
   [[nodiscard]] std::string model_id() const override {
     const std::lock_guard lock(mutex_);
     return model_.model_id;
+  }
+
+  [[nodiscard]] weights::TileFormat format() const override {
+    const std::lock_guard lock(mutex_);
+    return model_.format;
   }
 
   [[nodiscard]] int layers() const override {
@@ -80,12 +85,14 @@ public:
     std::shared_ptr<SliceArena> arena;
     std::shared_ptr<const std::vector<float>> scales;
     int hidden = 0;
+    weights::TileFormat format{};
     {
       const std::lock_guard lock(mutex_);
       if (auto fits = check_put(id, bytes.size()); !fits) return fits;
       arena = arena_;
       scales = scales_[id.layer];
       hidden = model_.hidden;
+      format = model_.format;
     }
     if (digest_of(bytes) != digest)
       return fail(ErrorCode::kAgentRefused, "the digest of " + name_of(id) + " is not that of its bytes", {}, "send it again");
@@ -93,7 +100,7 @@ public:
     if (!slice.bytes)
       return fail(ErrorCode::kModelDoesNotFit, "the system gives no memory for " + name_of(id), {}, "use more ducks");
     std::memcpy(slice.bytes.get(), bytes.data(), bytes.size());
-    slice.guard_factor = slice_guard_factor(slice.bytes.get(), hidden, weights::TileFormat::NineBit, scales->data());
+    slice.guard_factor = slice_guard_factor(slice.bytes.get(), hidden, format, scales->data());
     const std::lock_guard lock(mutex_);
     if (arena != arena_)
       return fail(ErrorCode::kAgentRefused, "the model changed while " + name_of(id) + " was stored", {}, "send it again");
@@ -155,6 +162,7 @@ public:
     if (model_.model_id.empty())
       return fail(ErrorCode::kAgentRefused, "there is no model yet", {}, "fill this duck with ductl up");
     index->hidden = model_.hidden;
+    index->format = model_.format;
     index->layers.resize(model_.experts.size());
     if (auto taken = take_slices(sorted, *index); !taken) return taken;
     for (std::size_t layer = 0; layer < index->layers.size(); ++layer) finish_layer(layer, index->layers[layer]);

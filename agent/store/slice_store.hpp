@@ -21,6 +21,7 @@ namespace ductl::agent {
 struct StoreModel {
   std::string model_id;
   int hidden = 0;
+  weights::TileFormat format = weights::TileFormat::NineBit;
   std::vector<std::vector<std::int16_t>> exponent; // [layer][128-row block]
   std::vector<int> experts;                        // [layer] number of FFNs
   bool operator==(const StoreModel&) const = default;
@@ -40,6 +41,7 @@ struct ActiveLayer {
 struct ActiveIndex {
   std::uint32_t epoch = 0;
   int hidden = 0;
+  weights::TileFormat format = weights::TileFormat::NineBit;
   std::vector<ActiveLayer> layers;
 };
 
@@ -48,9 +50,10 @@ public:
   virtual ~SliceStore() = default;
   // A new model drops every slice of the old one and ends its epoch; the same one again changes nothing.
   [[nodiscard]] virtual Expected<void> set_model(const StoreModel& model) = 0;
-  [[nodiscard]] virtual std::string model_id() const = 0;    // "" = none
-  [[nodiscard]] virtual int layers() const = 0;              // of the model; 0 = none
-  [[nodiscard]] virtual std::size_t slice_bytes() const = 0; // 0 = no model
+  [[nodiscard]] virtual std::string model_id() const = 0;       // "" = none
+  [[nodiscard]] virtual weights::TileFormat format() const = 0; // of its slices
+  [[nodiscard]] virtual int layers() const = 0;                 // of the model; 0 = none
+  [[nodiscard]] virtual std::size_t slice_bytes() const = 0;    // 0 = no model
   // Copies `bytes`; refuses a wrong size or a digest that does not match.
   [[nodiscard]] virtual Expected<void> put(weights::SliceId id, std::span<const std::byte> bytes,
                                            weights::SliceDigest digest) = 0;

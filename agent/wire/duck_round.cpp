@@ -32,8 +32,9 @@ void DuckRound::begin_session(const DuckSession& session) {
     if (session.hidden == 0) continue;
     const std::size_t request_max = request_bytes_max(session.tokens_max, session.hidden, session.bf16_hidden);
     if (lane.request.size() < request_max) lane.request = AlignedArray<std::byte>(request_max);
-    if (lane.reply.hidden() != session.hidden || lane.reply.tokens_max() != session.tokens_max) {
-      lane.reply = ReplyBuffer(session.tokens_max, session.hidden);
+    if (lane.reply.hidden() != session.hidden || lane.reply.tokens_max() != session.tokens_max ||
+        lane.reply.compact() != session.compact_reply) {
+      lane.reply = ReplyBuffer(session.tokens_max, session.hidden, session.compact_reply);
     }
   }
 }

@@ -27,7 +27,7 @@ struct DuckSession {
   std::uint64_t tag = 0; // 0 = no session: every frame is foreign
   std::uint32_t epoch = 0;
   std::uint16_t duck = 0;
-  bool bf16_hidden = false;
+  bool bf16_hidden = false, compact_reply = false;
   int hidden = 0;      // of the model in use; 0 = none, every request is refused
   int tokens_max = 64; // of one request
   std::size_t mtu = 1472;

@@ -30,7 +30,10 @@ ExitCode run_plan(CommandContext& context, const PlanOptions& options) {
   if (context.wants_json()) {
     nlohmann::ordered_json actions = nlohmann::ordered_json::array();
     for (const reconcile::Action& action : plan->actions) actions.push_back(action_json(action));
-    context.write_json({{"schema", "ductl/plan/v1"}, {"actions", actions}, {"ducks_unchanged", plan->ducks_unchanged}});
+    context.write_json({{"schema", "ductl/plan/v1"},
+                        {"actions", actions},
+                        {"ducks_unchanged", plan->ducks_unchanged},
+                        {"format", plan->format}});
   } else {
     for (const reconcile::Action& action : plan->actions) context.out.write(action_text(action) + "\n");
     context.out.write(plan_summary(*plan) + "\n");

@@ -79,7 +79,9 @@ ordered_json duck_json(const inventory::Duck& inventory, std::uint64_t slices_wa
     json["pid"] = duck.hello->pid;
     json["version"] = duck.hello->version;
     json["kernels"] = duck.hello->kernels;
+    json["threads"] = duck.hello->threads;
     json["cores"] = duck.hello->cores;
+    json["format"] = text_or_null(duck.hello->format);
     json["epoch"] = duck.hello->epoch;
     json["slice_bytes"] = duck.hello->slice_bytes;
     json["memory_bytes"] = duck.hello->memory_bytes;
@@ -121,7 +123,8 @@ ordered_json status_json(const inventory::Flock& inventory, const Seen& seen) {
            {{"running", engine.running},
             {"healthy", engine.healthy},
             {"pid", engine.running ? ordered_json(engine.pid) : ordered_json()},
-            {"api", text_or_null(seen.api)}}},
+            {"api", text_or_null(seen.api)},
+            {"replies", inventory.engine.reply == inventory::ReplyType::Compact ? "compact" : "exact"}}},
           {"not_in_inventory", leavers}};
 }
 
@@ -145,6 +148,8 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
                      {.title = "PID", .right = true, .wide_only = true},
                      {.title = "VERSION", .wide_only = true},
                      {.title = "KERNELS", .wide_only = true},
+                     {.title = "THREADS", .right = true, .wide_only = true},
+                     {.title = "FORMAT", .wide_only = true},
                      {.title = "EPOCH", .right = true, .wide_only = true},
                      {"REASON"},
                      {.title = "NEXT", .wide_only = true}});
@@ -162,6 +167,8 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
                hello ? std::to_string(hello->pid) : "-",
                hello ? hello->version : "-",
                hello ? hello->kernels : "-",
+               hello ? std::to_string(hello->threads) : "-",
+               hello && !hello->format.empty() ? hello->format : "-",
                hello ? std::to_string(hello->epoch) : "-",
                diagnosis.reason,
                diagnosis.next});
@@ -171,8 +178,9 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
   if (diagnosis.serving) {
     const auto serving = std::count_if(diagnosis.ducks.begin(), diagnosis.ducks.end(),
                                        [](const DuckDiagnosis& duck) { return duck.stage == Stage::Serving; });
-    text += fmt::format("Serving at {}, {}/{} ducks{}.\n", seen.api, serving, diagnosis.ducks.size(),
-                        diagnosis.degraded ? " (degraded)" : "");
+    const bool compact = inventory.engine.reply == inventory::ReplyType::Compact;
+    text += fmt::format("Serving at {}, {}/{} ducks{}{}.\n", seen.api, serving, diagnosis.ducks.size(),
+                        diagnosis.degraded ? " (degraded)" : "", compact ? ", compact replies (15 bits)" : "");
   } else {
     text += fmt::format("Not serving: {}. Next: {}.\n", view::printable(diagnosis.reason), diagnosis.next);
   }

@@ -80,7 +80,8 @@ std::string plan_summary(const reconcile::Plan& plan) {
   add(ActionKind::StartAgent, "to start");
   add(ActionKind::RestartAgent, "to restart");
   if (count(ActionKind::Fill) > 0)
-    parts.push_back(fmt::format("{} to fill ({})", count(ActionKind::Fill), view::bytes_text(bytes)));
+    parts.push_back(fmt::format("{} to fill ({}{}{})", count(ActionKind::Fill), view::bytes_text(bytes),
+                                plan.format.empty() ? "" : " of ", plan.format));
   add(ActionKind::StartEngine, "engine to start");
   add(ActionKind::RestartEngine, "engine to restart");
   add(ActionKind::StopEngine, "engine to stop");

@@ -143,6 +143,7 @@ private:
     if (duck.memory_bytes != 0) {
       spec.arguments.insert(spec.arguments.end(), {"--memory-limit", std::to_string(duck.memory_bytes)});
     }
+    if (options_.threads != 0) spec.arguments.insert(spec.arguments.end(), {"--threads", std::to_string(options_.threads)});
     return spec;
   }
 

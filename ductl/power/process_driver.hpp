@@ -17,6 +17,7 @@ struct ProcessDriverOptions {
   std::string flock;
   std::string flock_key;
   inventory::Ports ports; // 0 = kernel-chosen
+  int threads = 0;        // that compute; 0 = as the agent finds best
   std::chrono::milliseconds ready_limit{180'000};
 };
 

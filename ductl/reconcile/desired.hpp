@@ -27,6 +27,8 @@ struct Desired {
   std::string flock;
   std::string version = {}; // of every agent; "" = any
   std::string model_id = {};
+  std::string format = {}; // of its slices: "fp9", "e4m3"; "" = not known without opening the model
+  int threads = 0;         // that compute on every duck; 0 = any
   std::vector<DesiredDuck> ducks = {};
   agent::Serving serving = {}; // ports of kernel-chosen agents are filled in when they are known
 };

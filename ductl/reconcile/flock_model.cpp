@@ -3,6 +3,7 @@
 #include "inventory/version.hpp"
 #include "weights/budget.hpp"
 #include "weights/context_length.hpp"
+#include "weights/stored_format.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -81,6 +82,9 @@ Expected<FlockModel> open_flock_model(const inventory::Flock& flock) {
   model.checkpoint = std::move(*checkpoint);
   if (auto ok = weights::check_sliceable(model.checkpoint->config()); !ok) return tl::unexpected(ok.error());
   if (auto ok = weights::check_tensors(*model.checkpoint); !ok) return tl::unexpected(ok.error());
+  auto format = weights::choose_format(*model.checkpoint, flock.model.format);
+  if (!format) return tl::unexpected(format.error());
+  model.format = *format;
   return model;
 }
 
@@ -89,7 +93,8 @@ Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock,
   const weights::ModelConfig& config = model.checkpoint->config();
   const auto context = weights::choose_context_length(config, flock.engine.context_length);
   if (!context) return tl::unexpected(context.error());
-  weights::Budget budget = weights::flock_budget(config, *context, flock, memory_available_bytes() + reclaimable_bytes);
+  weights::Budget budget =
+      weights::flock_budget(config, *context, flock, memory_available_bytes() + reclaimable_bytes, model.format);
   budget.disk_needed = kDiskSlackBytes + kDiskBytesPerSlice * weights::slice_count(config);
   budget.disk_available = std::min(disk_available_bytes(state.root), disk_available_bytes(agent::cache_folder()));
   return weights::check_budget(budget);
@@ -98,7 +103,7 @@ Expected<void> check_fit(const FlockModel& model, const inventory::Flock& flock,
 Expected<void> place_model(FlockModel& model, const inventory::Flock& flock, const agent::StateFolder& state,
                            const std::function<void(int, int)>& progress, const std::function<bool()>& interrupted) {
   const std::filesystem::path cache = agent::cache_folder();
-  auto manifest = weights::obtain_manifest(*model.checkpoint, cache, packing_threads(), progress, interrupted);
+  auto manifest = weights::obtain_manifest(*model.checkpoint, model.format, cache, packing_threads(), progress, interrupted);
   if (!manifest) return tl::unexpected(manifest.error());
   model.manifest = std::move(*manifest);
   model.manifest_file = weights::manifest_file(cache, model.manifest.model_id);
@@ -123,6 +128,8 @@ Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Go
                   .flock = flock.name,
                   .version = kBuild,
                   .model_id = model.manifest.model_id,
+                  .format = std::string(weights::format_name(model.format)),
+                  .threads = flock.agent_threads,
                   .ducks = {},
                   .serving = serving_of(flock)};
   for (std::size_t i = 0; i < flock.ducks.size(); ++i) {
@@ -141,8 +148,14 @@ Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Go
 }
 
 Desired remembered_state(const inventory::Flock& flock, const agent::StateFolder& state, Goal goal) {
-  Desired desired{
-      .goal = goal, .flock = flock.name, .version = kBuild, .model_id = {}, .ducks = {}, .serving = serving_of(flock)};
+  Desired desired{.goal = goal,
+                  .flock = flock.name,
+                  .version = kBuild,
+                  .model_id = {},
+                  .format = {},
+                  .threads = flock.agent_threads,
+                  .ducks = {},
+                  .serving = serving_of(flock)};
   std::map<std::string, std::uint64_t> slices;
   if (const auto placement = weights::load_placement(state.placement())) {
     desired.model_id = placement->model_id;

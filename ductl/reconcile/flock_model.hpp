@@ -16,12 +16,13 @@ namespace ductl::reconcile {
 struct FlockModel {
   std::string source; // as open_checkpoint takes it, from any working folder
   std::unique_ptr<weights::Checkpoint> checkpoint;
+  weights::TileFormat format = weights::TileFormat::NineBit; // of the slices
   weights::Manifest manifest = {};
   std::filesystem::path manifest_file = {};
   weights::Placement placement = {};
 };
 
-// Opens it and checks that it can be cut; reads headers only.
+// Opens it, checks that it can be cut and chooses the form of its slices; reads headers only.
 [[nodiscard]] Expected<FlockModel> open_flock_model(const inventory::Flock& flock);
 
 // kContextLength when the context is beyond the model; kModelDoesNotFit when ducks, host or disk are too small, from the config

@@ -49,6 +49,7 @@ struct LocalFlock::Impl final : FlockHands {
                                         .flock = flock.name,
                                         .flock_key = key,
                                         .ports = flock.agent_ports,
+                                        .threads = flock.agent_threads,
                                         .ready_limit = std::chrono::seconds(flock.limits.boot_timeout_s)});
   }
 

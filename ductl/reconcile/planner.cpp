@@ -70,6 +70,10 @@ DuckPlan plan_answering(const Desired& desired, const Observed& observed, std::s
   if (const std::uint16_t port = wanted_data_port(desired, number); port != 0 && hello.data_port != port) {
     return start(wanted, ActionKind::RestartAgent, fmt::format("has data port {}, wanted is {}", hello.data_port, port));
   }
+  if (desired.threads != 0 && hello.threads != desired.threads) {
+    return start(wanted, ActionKind::RestartAgent,
+                 fmt::format("computes with {} threads, the inventory says {}", hello.threads, desired.threads));
+  }
   if (duck.fill_error) return {.fault = duck.fill_error};
   if (!duck.fill || duck.fill->empty()) return {};
   return {.actions = {Action{.kind = ActionKind::Fill,

@@ -24,6 +24,7 @@ struct Plan {
       actions; // engine stops first, then leavers, then ducks in their order (each one's in order), engine starts last
   std::vector<Error> faults; // what no action of ours can mend; nothing should be done while there are any
   int ducks_unchanged = 0;
+  std::string format = {}; // of the slices, as desired
 };
 
 [[nodiscard]] Plan plan_actions(const Desired& desired, const Observed& observed);

@@ -210,6 +210,7 @@ Expected<Plan> plan_flock(LocalFlock& flock, const WalkOptions& walk) {
   flock.use_model(&*model);
   Plan plan = plan_actions(desired, flock.hands().observe(desired));
   flock.use_model(nullptr);
+  plan.format = desired.format;
   return plan;
 }
 

@@ -134,7 +134,8 @@ int bench_context(const weights::ModelConfig& config) { return Sequence::prompt_
 
 TokenBytes bytes_per_token(const weights::ModelConfig& config) {
   TokenBytes bytes;
-  const std::uint64_t slice = weights::slice_layout(config.hidden).bytes;
+  const auto format = config.fp8_blocks ? weights::TileFormat::EightBit : weights::TileFormat::NineBit; // as `auto` chooses
+  const std::uint64_t slice = weights::slice_layout(config.hidden, format).bytes;
   for (int layer = 0; layer < config.layers; ++layer) {
     const bool moe = weights::is_moe_layer(config, layer);
     const int shared = weights::shared_expert(config, layer);

@@ -4,6 +4,7 @@
 #include "weights/budget.hpp"
 #include "weights/context_length.hpp"
 #include "weights/hub.hpp"
+#include "weights/stored_format.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -24,8 +25,9 @@ struct Shown {
   ModelConfig config;
   std::optional<std::uint64_t> checkpoint_bytes;
   HostFfn host_ffn = HostFfn::None;
-  ModelSizes sizes; // all that is loaded
-  ModelSizes plain; // without the MTP layer, as models' sizes are published
+  weights::TileFormat format = weights::TileFormat::NineBit; // of slices, where no inventory says otherwise
+  ModelSizes sizes;                                          // all that is loaded
+  ModelSizes plain;                                          // without the MTP layer, as models' sizes are published
 };
 
 // On a flock.
@@ -110,6 +112,7 @@ void print_json(const Shown& shown, const std::optional<Fit>& fit) {
                          {"checkpoint_bytes", nullptr},
                          {"host_weight_bytes", shown.sizes.host_weight_bytes},
                          {"duck_bytes", shown.sizes.duck_bytes},
+                         {"slice_format", weights::format_name(shown.format)},
                          {"slices", weights::slice_count(c)},
                          {"kv_bytes_per_token", shown.sizes.kv_bytes_per_token},
                          {"max_position", c.max_position}};
@@ -165,7 +168,8 @@ void print_table(const Shown& shown, const std::optional<Fit>& fit) {
   row("checkpoint", shown.checkpoint_bytes ? fmt::format("{} of {}", size_text(*shown.checkpoint_bytes), type) : type);
   row("host", fmt::format("{} ({} bytes) of weights{}", size_text(sizes.host_weight_bytes), sizes.host_weight_bytes,
                           shown.host_ffn == HostFfn::None ? "" : ", with the dense and shared FFNs"));
-  row("ducks", fmt::format("{} ({} bytes) in slices, all ducks together", size_text(sizes.duck_bytes), sizes.duck_bytes));
+  row("ducks", fmt::format("{} ({} bytes) in slices of {}, all ducks together", size_text(sizes.duck_bytes), sizes.duck_bytes,
+                           weights::format_name(shown.format)));
   row("KV cache", fmt::format("{} bytes a token; {} for {} tokens", sizes.kv_bytes_per_token,
                               size_text(sizes.kv_bytes_per_token * static_cast<std::uint64_t>(c.max_position)), c.max_position));
   if (fit) print_fit(*fit);
@@ -185,26 +189,30 @@ Expected<Shown> look_at(const std::string& source, HostFfn host_ffn) {
     if (!checkpoint) return tl::unexpected(checkpoint.error());
     shown.config = (*checkpoint)->config();
     shown.checkpoint_bytes = (*checkpoint)->bytes();
+    shown.format = weights::choose_format(**checkpoint, "auto").value_or(shown.format); // what is missing is said elsewhere
   } else {
     auto config = weights::load_model_config(*folder);
     if (!config) return tl::unexpected(config.error());
     shown.config = std::move(*config);
+    if (shown.config.fp8_blocks) shown.format = weights::TileFormat::EightBit;
   }
   if (auto sliceable = weights::check_sliceable(shown.config); !sliceable) return tl::unexpected(sliceable.error());
   ModelConfig plain = shown.config;
   plain.mtp_layers = 0;
-  shown.sizes = weights::model_sizes(shown.config, host_ffn);
+  shown.sizes = weights::model_sizes(shown.config, host_ffn, inventory::IndexKeys::F32, shown.format);
   shown.plain = weights::model_sizes(plain, host_ffn);
   return shown;
 }
 
-Expected<Fit> fit_on(const std::string& file, const ModelConfig& config) {
+Expected<Fit> fit_on(const std::string& file, const Shown& shown) {
+  const ModelConfig& config = shown.config;
   const auto flock = inventory::load_inventory(file);
   if (!flock) return tl::unexpected(flock.error().errors.front());
   const auto context = weights::choose_context_length(config, flock->engine.context_length);
   if (!context) return tl::unexpected(context.error());
   Fit fit{flock->name,
-          weights::flock_budget(config, *context, *flock, memory_available_bytes()),
+          weights::flock_budget(config, *context, *flock, memory_available_bytes(),
+                                weights::format_named(flock->model.format).value_or(shown.format)),
           {},
           inventory::settings_not_carried_out(*flock)};
   if (const auto fits = weights::check_budget(fit.budget); !fits) fit.shortage = fits.error();
@@ -231,7 +239,7 @@ Expected<void> run_show(Words words) {
   if (const auto flock = arguments->value("--flock")) {
     if (host_ffn != "none")
       return fail(ErrorCode::kUsage, "on a flock every FFN is the ducks'", "--host-ffn", "leave out --host-ffn, or -i");
-    auto found = fit_on(*flock, shown->config);
+    auto found = fit_on(*flock, *shown);
     if (!found) return tl::unexpected(found.error());
     fit = std::move(*found);
   }

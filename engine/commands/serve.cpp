@@ -97,7 +97,7 @@ Expected<void> open_generator(Service& service, const agent::Serving& serving) {
   if (const FlockFfn* flock = model.flock()) {
     options.flock_counts = [flock] {
       const FlockStats s = flock->stats();
-      return FlockCounts{s.rounds, s.repeats, s.nacks_sent, s.nacks_received};
+      return FlockCounts{s.rounds, s.repeats, s.nacks_sent, s.nacks_received, flock->compact_reply()};
     };
   }
   auto generator = make_generator(model.forward(), *service.tokenizer, *service.chat_format, model.config(), options);

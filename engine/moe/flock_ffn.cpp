@@ -32,7 +32,7 @@ int choose_tokens_max(const FlockFfnOptions& options, int hidden, std::span<cons
     const auto on_port = static_cast<std::size_t>(std::count_if(
         options.ducks.begin(), options.ducks.end(), [&](const FlockDuck& d) { return d.port_index == static_cast<int>(port); }));
     const std::size_t budget = udp->receive_buffer_bytes() / 2;
-    while (tokens_max > 1 && on_port * wire::reply_bytes(tokens_max, hidden) > budget) --tokens_max;
+    while (tokens_max > 1 && on_port * wire::reply_bytes(tokens_max, hidden, options.compact_reply) > budget) --tokens_max;
   }
   return tokens_max;
 }
@@ -64,6 +64,7 @@ public:
                                                                    .hidden = hidden_,
                                                                    .tokens_max = tokens_max_,
                                                                    .bf16_hidden = options_.bf16_hidden,
+                                                                   .compact_reply = options_.compact_reply,
                                                                    .mtu = smallest_mtu(transports_),
                                                                    .dead_after = options_.dead_after});
     }
@@ -74,6 +75,7 @@ public:
   }
 
   int tokens_max() const override { return tokens_max_; }
+  bool compact_reply() const override { return options_.compact_reply; }
 
   Expected<void> start(const FfnRequest& request) override {
     const auto layer = static_cast<std::size_t>(request.layer);

@@ -25,7 +25,7 @@ struct FlockFfnOptions {
   std::vector<FlockDuck> ducks; // index = number on the wire
   std::uint64_t session_tag = 0;
   std::uint32_t epoch = 0;
-  bool bf16_hidden = false;
+  bool bf16_hidden = false, compact_reply = false;
   std::chrono::milliseconds dead_after{5000};
   Instant (*clock)() = &Clock::now; // a simulated network brings its own
 };
@@ -38,6 +38,7 @@ struct FlockStats {
 class FlockFfn : public Ffn {
 public:
   [[nodiscard]] virtual FlockStats stats() const = 0;
+  [[nodiscard]] virtual bool compact_reply() const = 0; // then sums have the same bits for one placement only
 };
 
 // One transport per inventory port, in order; `exponent` is the manifest's. Throws away nothing of its own when it fails.

@@ -36,6 +36,8 @@ HostRound::HostRound(HostRoundOptions options)
     ducks_[d].port = port;
     ducks_[d].position = ports_[port].ducks.size();
     ducks_[d].have = wire::FragmentSet(wire::kFragmentsMax);
+    if (options_.compact_reply)
+      ducks_[d].compact = wire::AlignedArray<std::byte>(wire::reply_bytes(options_.tokens_max, options_.hidden, true));
     ports_[port].ducks.push_back(static_cast<int>(d));
   }
   for (PortState& port : ports_) port.pending = wire::FragmentSet(fragments_max * port.ducks.size());

@@ -1,11 +1,11 @@
 // The host's end of a round, for one lane: a request out to every duck, integer sums back, floats at the end. Sans-I/O.
 //
 // start() -> { frames() -> send -> sent(); feed(); tick() at deadline() } until finished() -> finish(). Single-threaded;
-// allocates in its constructor only. Sums are integers, added as fragments arrive, each exactly once: their bits depend on
-// neither the order of arrival nor the number of ducks. A token whose guard total reaches 2^31 is asked for again at 2^-8 of the
-// scale, then 2^-16; beyond that the round fails with kSumOverflow. A duck without progress for `dead_after` fails it with
-// kDuckDied; one that refuses, with the matching code. After a failure the round is over and the next start() is as good as the
-// first: its number tells late frames apart.
+// allocates in its constructor only. Sums are integers, added as fragments arrive, each exactly once (those of a compact reply
+// once it is whole): their bits do not depend on the order of arrival, nor, where replies are exact, on the number of ducks. A
+// token whose guard total reaches 2^31 is asked for again at 2^-8 of the scale, then 2^-16; beyond that the round fails with
+// kSumOverflow. A duck without progress for `dead_after` fails it with kDuckDied; one that refuses, with the matching code. After
+// a failure the round is over and the next start() is as good as the first: its number tells late frames apart.
 #pragma once
 
 #include "agent/wire/bytes.hpp"
@@ -27,7 +27,7 @@ struct HostRoundOptions {
   std::uint32_t epoch = 0;
   std::uint32_t first_round = 1;
   int hidden = 0, tokens_max = 1;
-  bool bf16_hidden = false;
+  bool bf16_hidden = false, compact_reply = false;
   std::size_t mtu = 1472; // the smallest of the ports'
   Duration dead_after = std::chrono::seconds(5);
 };
@@ -71,9 +71,10 @@ private:
     bool done = false, heard = false;
     wire::Tiling tiling; // of its reply; count 0 = no fragment yet
     wire::FragmentSet have;
-    std::size_t gap_end = 0;         // gaps below this fragment have been asked for
-    std::size_t request_missing = 0; // fewest request fragments that it said it missed, + 1 at the start
-    Instant life{};                  // last progress, or the round's start
+    wire::AlignedArray<std::byte> compact; // its reply so far, where replies are compact
+    std::size_t gap_end = 0;               // gaps below this fragment have been asked for
+    std::size_t request_missing = 0;       // fewest request fragments that it said it missed, + 1 at the start
+    Instant life{};                        // last progress, or the round's start
     Instant ask_at{};
     Duration backoff{};
     int unanswered = 0; // questions since `life`
@@ -98,7 +99,9 @@ private:
   void fail_round(Error error);
   void feed_reply(DuckState& duck, const wire::Frame& frame, Instant now);
   bool accept_reply(DuckState& duck, const wire::Frame& frame);
-  void add_reply(const wire::Frame& frame);
+  void add_fragment(DuckState& duck, const wire::Frame& frame);
+  void add_guards(std::span<const std::byte> bytes, std::size_t offset);
+  [[nodiscard]] bool add_compact(const DuckState& duck);
   void find_gap(DuckState& duck, std::size_t fragment);
   void feed_request_nack(DuckState& duck, const wire::Frame& frame, Instant now);
   void feed_refusal(const wire::Header& header);

@@ -1,10 +1,12 @@
 // HostRound's side towards the network: what comes in, what goes out, and when a duck is asked.
 #include "engine/moe/round.hpp"
 
+#include "agent/wire/block_float.hpp"
 #include "engine/moe/reduce.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <fmt/core.h>
 
 namespace ductl::engine {
@@ -48,12 +50,13 @@ bool HostRound::accept_reply(DuckState& duck, const wire::Frame& frame) {
   const wire::Header& h = frame.header;
   const int tokens = static_cast<int>(tokens_.size());
   const bool empty = h.message_length == wire::kReplyHeadBytes;
-  if (!empty && h.message_length != wire::reply_bytes(tokens, options_.hidden)) return false;
+  if (!empty && h.message_length != wire::reply_bytes(tokens, options_.hidden, options_.compact_reply)) return false;
   const wire::Tiling tiling = *wire::tiling_of(h); // decode_frame has seen that it is one
   if (duck.tiling.count != 0 && tiling != duck.tiling) return false;
   if (h.fragment == 0) {
     const auto head = wire::parse_reply_head(frame.payload, h.message_length);
-    if (!head || head->tokens != tokens || head->hidden != options_.hidden) return false;
+    if (!head || head->tokens != tokens || head->hidden != options_.hidden || head->compact != options_.compact_reply)
+      return false;
     compute_ns_ = std::max(compute_ns_, static_cast<std::int64_t>(std::min<std::uint64_t>(head->compute_ns, INT64_MAX)));
   }
   if (duck.tiling.count == 0) {
@@ -74,12 +77,13 @@ void HostRound::feed_reply(DuckState& duck, const wire::Frame& frame, Instant no
     return;
   }
   if (first) last_began_ = now;
-  add_reply(frame);
+  add_fragment(duck, frame);
   alive(duck, now, true);
   if (!duck.have.full()) {
     find_gap(duck, frame.header.fragment);
     return;
   }
+  if (options_.compact_reply && !add_compact(duck)) return;
   duck.done = true;
   duck.nack = false;
   const bool knew = clock_.peers_tell();
@@ -91,20 +95,58 @@ void HostRound::feed_reply(DuckState& duck, const wire::Frame& frame, Instant no
   }
 }
 
-// Fragments start at multiples of 32 bytes, so no guard and no sum is cut in two.
-void HostRound::add_reply(const wire::Frame& frame) {
+// Fragments start at multiples of 32 bytes, so no guard and no sum is cut in two. A compact reply's numbers mean nothing without
+// their shifts, which may come later: it is put together first.
+void HostRound::add_fragment(DuckState& duck, const wire::Frame& frame) {
   if (frame.header.message_length == wire::kReplyHeadBytes) return;
-  const std::size_t tokens = tokens_.size();
   const std::size_t begin = frame.header.offset, end = begin + frame.payload.size();
-  const std::size_t guards_end = wire::kReplyHeadBytes + 8 * tokens;
-  for (std::size_t at = std::max(begin, wire::kReplyHeadBytes); at < std::min(end, guards_end); at += 8) {
-    std::uint64_t& guard = guard_[(at - wire::kReplyHeadBytes) / 8];
-    guard = wire::add_guards(guard, wire::load<std::uint64_t>(frame.payload, at - begin));
+  if (options_.compact_reply) {
+    std::memcpy(duck.compact.data() + begin, frame.payload.data(), frame.payload.size());
+    return;
   }
-  const std::size_t sums_begin = wire::reply_sums_offset(static_cast<int>(tokens));
+  add_guards(frame.payload, begin);
+  const std::size_t sums_begin = wire::reply_sums_offset(static_cast<int>(tokens_.size()));
   const std::size_t from = std::max(begin, sums_begin);
   if (from >= end) return;
   add_wrapping(sum_.span().subspan((from - sums_begin) / 4, (end - from) / 4), frame.payload.subspan(from - begin));
+}
+
+// Those that lie in `bytes`, which begin at `offset` of a reply.
+void HostRound::add_guards(std::span<const std::byte> bytes, std::size_t offset) {
+  const std::size_t guards_end = wire::kReplyHeadBytes + 8 * tokens_.size();
+  for (std::size_t at = std::max(offset, wire::kReplyHeadBytes); at < std::min(offset + bytes.size(), guards_end); at += 8) {
+    std::uint64_t& guard = guard_[(at - wire::kReplyHeadBytes) / 8];
+    guard = wire::add_guards(guard, wire::load<std::uint64_t>(bytes, at - offset));
+  }
+}
+
+// A whole compact reply. False: no duck of ours can have written it, and the round has failed.
+bool HostRound::add_compact(const DuckState& duck) {
+  const int tokens = static_cast<int>(tokens_.size());
+  if (duck.tiling.message_bytes == wire::kReplyHeadBytes) return true;
+  const auto reply = duck.compact.span().first(duck.tiling.message_bytes);
+  const auto row = static_cast<std::size_t>(options_.hidden), blocks = wire::float_blocks(row);
+  const auto shifts = reply.subspan(wire::reply_sums_offset(tokens), blocks * tokens_.size());
+  const auto too_far = [](std::byte shift) { return std::to_integer<int>(shift) > wire::kShiftMax; };
+  if (std::any_of(shifts.begin(), shifts.end(), too_far)) {
+    const auto number = static_cast<std::size_t>(&duck - ducks_.data());
+    fail_round({.code = ErrorCode::kAgentRefused,
+                .message = fmt::format("the reply of duck {} in layer {} holds a shift beyond {}", options_.ducks[number].name,
+                                       request_.layer, wire::kShiftMax),
+                .place = options_.ducks[number].name,
+                .next = "compare `duck-agent --version` with `duck-engine --version`: both must be of one build"});
+    return false;
+  }
+  add_guards(reply, 0);
+  auto numbers = std::span<const std::byte>(reply).subspan(wire::reply_numbers_offset(tokens, options_.hidden));
+  for (std::size_t t = 0; t < tokens_.size(); ++t) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const auto block = sums(t).subspan(b * wire::kFloatBlock, std::min(wire::kFloatBlock, row - b * wire::kFloatBlock));
+      wire::add_block_float(block, numbers.first(2 * block.size()), std::to_integer<int>(shifts[t * blocks + b]));
+      numbers = numbers.subspan(2 * block.size());
+    }
+  }
+  return true;
 }
 
 // A duck sends its fragments in order over one path: whatever is missing below this one is lost. Each is asked for once from

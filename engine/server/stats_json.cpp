@@ -23,6 +23,7 @@ nlohmann::json stats_json(const GenerationStats& stats) {
     out["repeats"] = stats.flock->repeats;
     out["nacks_sent"] = stats.flock->nacks_sent;
     out["nacks_received"] = stats.flock->nacks_received;
+    out["replies"] = stats.flock->compact_replies ? "compact" : "exact";
   }
   return out;
 }

@@ -71,7 +71,7 @@ Expected<void> ComputeModel::open_ffn(const ComputeOptions& options) {
   auto manifest = weights::load_manifest(serving.manifest);
   if (!manifest) return tl::unexpected(manifest.error());
   manifest_ = std::move(*manifest);
-  if (const std::string id = weights::model_id(*checkpoint_); id != manifest_->model_id) {
+  if (const std::string id = weights::model_id(*checkpoint_, manifest_->format); id != manifest_->model_id) {
     return fail(ErrorCode::kFlockEpoch,
                 fmt::format("the flock serves model {}, the checkpoint here is {}", manifest_->model_id, id),
                 checkpoint_->folder().string(), "run `ductl up`: it packs and sends the checkpoint as it is now");
@@ -81,6 +81,7 @@ Expected<void> ComputeModel::open_ffn(const ComputeOptions& options) {
   link.state = options.flock->state;
   link.session_tag = new_session_tag();
   link.bf16_hidden = options.bf16_hidden.value_or(serving.engine.hidden == inventory::HiddenType::Bf16);
+  link.compact_reply = serving.engine.reply == inventory::ReplyType::Compact;
   link.on_stage = options.on_stage;
   auto flock = join_flock(serving, *manifest_, config(), link);
   if (!flock) return tl::unexpected(flock.error());

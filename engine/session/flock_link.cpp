@@ -78,7 +78,6 @@ Expected<void> check_engine_settings(const inventory::Engine& engine) {
   if (engine.attention == inventory::AttentionKind::Cuda)
     return refuse("attention = \"cuda\"", "", "set attention = \"cpu\" or \"auto\"");
   if (engine.transport == inventory::TransportKind::Dpdk) return refuse("transport = \"dpdk\"", "", "set transport = \"udp\"");
-  if (engine.reply == inventory::ReplyType::Compact) return refuse("reply = \"compact\"", "", "set reply = \"exact\"");
   return {};
 }
 
@@ -117,13 +116,16 @@ Expected<std::unique_ptr<FlockFfn>> join_flock(const agent::Serving& serving, co
   flock.session_tag = options.session_tag;
   flock.epoch = serving.epoch;
   flock.bf16_hidden = options.bf16_hidden;
+  flock.compact_reply = options.compact_reply;
   flock.dead_after = std::chrono::milliseconds(serving.limits.dead_after_ms);
   auto transports = open_transports(serving);
   if (!transports) return tl::unexpected(transports.error());
   for (std::size_t i = 0; i < clients.size(); ++i) {
     stage(fmt::format("starting the data sessions ({}/{})", i + 1, clients.size()));
     const auto number = static_cast<std::uint16_t>(i);
-    if (auto started = clients[i].start_session(options.session_tag, serving.epoch, number, options.bf16_hidden); !started) {
+    if (auto started =
+            clients[i].start_session({options.session_tag, serving.epoch, number, options.bf16_hidden, options.compact_reply});
+        !started) {
       return tl::unexpected(started.error());
     }
     const agent::ServingDuck& duck = serving.ducks[i];

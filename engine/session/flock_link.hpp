@@ -26,7 +26,7 @@ struct FlockLinkOptions {
   std::string key;               // of the flock
   agent::StateFolder state = {}; // of the flock, for the names of its logs in errors; may be empty
   std::uint64_t session_tag = 0;
-  bool bf16_hidden = false;
+  bool bf16_hidden = false, compact_reply = false;
   std::function<void(const std::string&)> on_stage; // may be empty
 };
 [[nodiscard]] Expected<std::unique_ptr<FlockFfn>> join_flock(const agent::Serving& serving, const weights::Manifest& manifest,

@@ -21,7 +21,7 @@ bool breaks_the_flock(ErrorCode code) {
 
 FlockCounts difference(const FlockCounts& now, const FlockCounts& before) {
   return {now.rounds - before.rounds, now.repeats - before.repeats, now.nacks_sent - before.nacks_sent,
-          now.nacks_received - before.nacks_received};
+          now.nacks_received - before.nacks_received, now.compact_replies};
 }
 
 class SessionGenerator final : public Generator {

@@ -21,6 +21,7 @@ struct TokenTimes { // one row of the per-token CSV
 struct FlockCounts {
   std::uint64_t rounds = 0, repeats = 0; // repeats: fixed-point rungs climbed
   std::uint64_t nacks_sent = 0, nacks_received = 0;
+  bool compact_replies = false; // of 15 bits: the same text for one placement of the slices only
 };
 
 struct GenerationStats {

@@ -32,7 +32,7 @@ constexpr Verb kKeyed[] = {{"GET", "/v1/stats"},     {"GET", "/v1/digests"},    
                            {"POST", "/v1/power-off"}};
 
 TEST(Agent, SaysHello) {
-  const AgentProcess agent({.more = {"--memory-limit", "123456789"}});
+  const AgentProcess agent({.more = {"--memory-limit", "123456789", "--threads", "3"}});
   ASSERT_TRUE(agent.ready()) << agent.ready_line();
   const auto hello = agent.client().hello();
   ASSERT_TRUE(hello) << hello.error().text();
@@ -44,6 +44,7 @@ TEST(Agent, SaysHello) {
   EXPECT_EQ(hello->data_port, agent.data_port());
   EXPECT_EQ(hello->memory_bytes, 123456789u);
   EXPECT_GE(hello->cores, 1);
+  EXPECT_EQ(hello->threads, 3);
   EXPECT_THAT(hello->kernels, testing::AnyOf("avx2-256", "avx2-128", "scalar"));
   EXPECT_EQ(hello->boot_id.size(), 16u);
   EXPECT_EQ(hello->epoch, 0u);
@@ -126,13 +127,13 @@ TEST(Agent, SessionsNeedTheActiveEpochAndTheirTagIsNoGossip) {
   const AgentProcess agent;
   ASSERT_TRUE(agent.ready());
   ControlClient client = agent.client();
-  const auto early = client.start_session(77, 1, 0, false);
+  const auto early = client.start_session({.tag = 77, .epoch = 1});
   ASSERT_FALSE(early);
   EXPECT_THAT(early.error().message, HasSubstr("epoch 1 while epoch 0"));
   ASSERT_TRUE(client.set_model(small_model()));
   ASSERT_TRUE(client.activate(1, {}));
-  EXPECT_FALSE(client.start_session(77, 2, 0, false));
-  ASSERT_TRUE(client.start_session(77, 1, 0, false));
+  EXPECT_FALSE(client.start_session({.tag = 77, .epoch = 2}));
+  ASSERT_TRUE(client.start_session({.tag = 77, .epoch = 1}));
   EXPECT_EQ(client.hello()->session_tag, 77u);
   EXPECT_EQ(agent.client(std::string(64, '0')).hello()->session_tag, 0u);
 }
@@ -228,6 +229,8 @@ TEST(Agent, BadKeysAndOptionsAreRefusedAtTheStart) {
                                                {"--control-port", "70000"},
                                                {"--address", "localhost"},
                                                {"--memory-limit", "0"},
+                                               {"--threads", "65"},
+                                               {"--cores", "mine"},
                                                {"--key-fd", "3"},
                                                {"stray"},
                                                {"--name"}}) {

@@ -23,7 +23,7 @@ protected:
     tiny.model_type = "qwen3_moe";
     test::write_tiny_checkpoint(tiny, folder_.path());
     checkpoint_ = must(weights::open_checkpoint(folder_.path()));
-    manifest_ = must(weights::make_manifest(*checkpoint_, 1));
+    manifest_ = must(weights::make_manifest(*checkpoint_, weights::TileFormat::NineBit, 1));
     placement_ = place({"duck1", "duck2"}, nullptr);
   }
   weights::Placement place(const std::vector<std::string>& names, const weights::Placement* previous) {

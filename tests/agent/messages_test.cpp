@@ -15,6 +15,9 @@ TEST(ControlMessages, AModelComesBackAsItWas) {
   const auto parsed = parse_model(model_text(small_model()));
   ASSERT_TRUE(parsed);
   EXPECT_EQ(*parsed, small_model());
+  StoreModel eight = small_model();
+  eight.format = weights::TileFormat::EightBit;
+  EXPECT_EQ(*parse_model(model_text(eight)), eight);
 }
 
 TEST(ControlMessages, ImpossibleModelsAreRefusedByName) {
@@ -25,18 +28,25 @@ TEST(ControlMessages, ImpossibleModelsAreRefusedByName) {
   EXPECT_THAT(error(""), HasSubstr("not a JSON object"));
   EXPECT_THAT(error("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(error("{}"), HasSubstr("'model_id' is missing"));
-  EXPECT_THAT(error(R"({"model_id":"","hidden":64,"experts":[1],"exponent":[[1]]})"), HasSubstr("'model_id' is empty"));
-  EXPECT_THAT(error(R"({"model_id":"a","hidden":65,"experts":[1],"exponent":[[1]]})"), HasSubstr("multiple of 32"));
+  EXPECT_THAT(error(R"({"model_id":"","hidden":64,"format":"fp9","experts":[1],"exponent":[[1]]})"),
+              HasSubstr("'model_id' is empty"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":65,"format":"fp9","experts":[1],"exponent":[[1]]})"),
+              HasSubstr("multiple of 32"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"format":"fp8","experts":[1],"exponent":[[1]]})"), HasSubstr("fp9 or e4m3"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"experts":[1],"exponent":[[1]]})"), HasSubstr("'format'"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":32800,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":-64,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":64.0,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));
   EXPECT_THAT(error(R"({"model_id":"a","hidden":99999999999999999999,"experts":[1],"exponent":[[1]]})"), HasSubstr("'hidden'"));
-  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"experts":[0],"exponent":[[1]]})"), HasSubstr("'experts'"));
-  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"experts":[1,1],"exponent":[[1]]})"), HasSubstr("one entry a layer"));
-  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"experts":[],"exponent":[]})"), HasSubstr("one entry a layer"));
-  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"experts":[1],"exponent":[[1,2]]})"), HasSubstr("1 integers a layer"));
-  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"experts":[1],"exponent":[[300]]})"), HasSubstr("-126..127"));
-  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"experts":[1],"exponent":[[[[[[1]]]]]]})"), HasSubstr("too deep"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"format":"fp9","experts":[0],"exponent":[[1]]})"), HasSubstr("'experts'"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"format":"fp9","experts":[1,1],"exponent":[[1]]})"),
+              HasSubstr("one entry a layer"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"format":"fp9","experts":[],"exponent":[]})"), HasSubstr("one entry a layer"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"format":"fp9","experts":[1],"exponent":[[1,2]]})"),
+              HasSubstr("1 integers a layer"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"format":"fp9","experts":[1],"exponent":[[300]]})"), HasSubstr("-126..127"));
+  EXPECT_THAT(error(R"({"model_id":"a","hidden":64,"format":"fp9","experts":[1],"exponent":[[[[[[1]]]]]]})"),
+              HasSubstr("too deep"));
 }
 
 TEST(ControlMessages, EndlessNestingIsCutOff) {
@@ -51,11 +61,13 @@ TEST(ControlMessages, IdsEpochsAndSessionsComeBackAsTheyWere) {
   const auto epoch = parse_epoch(epoch_text(0xffffffff, ids));
   EXPECT_EQ(epoch->epoch, 0xffffffffu);
   EXPECT_EQ(epoch->ids, ids);
-  const auto session = parse_session(session_text({0xfedcba9876543210, 3, 31, true}));
+  const auto session = parse_session(session_text({0xfedcba9876543210, 3, 31, true, true}));
   EXPECT_EQ(session->tag, 0xfedcba9876543210u);
   EXPECT_EQ(session->epoch, 3u);
   EXPECT_EQ(session->duck, 31);
   EXPECT_TRUE(session->bf16_hidden);
+  EXPECT_TRUE(session->compact_reply);
+  EXPECT_FALSE(parse_session(session_text({1, 1, 0, true, false}))->compact_reply);
 }
 
 TEST(ControlMessages, BadIdsEpochsAndSessionsAreRefused) {
@@ -64,10 +76,11 @@ TEST(ControlMessages, BadIdsEpochsAndSessionsAreRefused) {
     EXPECT_FALSE(parse_ids(text)) << text;
   EXPECT_FALSE(parse_epoch(R"({"epoch":0,"slices":[]})"));
   EXPECT_FALSE(parse_epoch(R"({"epoch":4294967296,"slices":[]})"));
-  EXPECT_FALSE(parse_session(R"({"tag":"0000000000000000","epoch":1,"duck":0,"bf16_hidden":false})")) << "no tag";
-  EXPECT_FALSE(parse_session(R"({"tag":"12","epoch":1,"duck":0,"bf16_hidden":false})"));
-  EXPECT_FALSE(parse_session(R"({"tag":"00000000000000zz","epoch":1,"duck":0,"bf16_hidden":false})"));
-  EXPECT_FALSE(parse_session(R"({"tag":"0000000000000001","epoch":1,"duck":0,"bf16_hidden":1})"));
+  EXPECT_FALSE(parse_session(R"({"tag":"0000000000000000","epoch":1,"duck":0,"bf16_hidden":false,"compact_reply":false})"))
+      << "no tag";
+  EXPECT_FALSE(parse_session(R"({"tag":"12","epoch":1,"duck":0,"bf16_hidden":false,"compact_reply":false})"));
+  EXPECT_FALSE(parse_session(R"({"tag":"00000000000000zz","epoch":1,"duck":0,"bf16_hidden":false,"compact_reply":false})"));
+  EXPECT_FALSE(parse_session(R"({"tag":"0000000000000001","epoch":1,"duck":0,"bf16_hidden":1,"compact_reply":false})"));
 }
 
 TEST(ControlMessages, AnswersComeBackAsTheyWere) {

@@ -98,6 +98,29 @@ TEST(SliceStore, GuardFactorsAreThoseOfTheKernels) {
             slice_guard_factor(layer.slices[0].bytes, 64, weights::TileFormat::NineBit, layer.fixed_scale.data()));
 }
 
+TEST(SliceStore, AnE4m3ModelHasSmallerSlices) {
+  const auto store = make_slice_store();
+  StoreModel model = small_model();
+  model.format = weights::TileFormat::EightBit;
+  ASSERT_TRUE(store->set_model(model));
+  const auto layout = weights::slice_layout(64, model.format);
+  EXPECT_EQ(store->slice_bytes(), layout.bytes);
+  EXPECT_FALSE(put(*store, SmallSlice({1, 0, 0}))) << "a slice of fp9";
+  std::vector<std::byte> bytes(layout.bytes);
+  const float scale = 0.25f;
+  std::memcpy(bytes.data() + layout.down_scale, &scale, sizeof scale);
+  for (std::size_t i = layout.down; i < layout.bytes; ++i) bytes[i] = static_cast<std::byte>(i % 64);
+  const weights::SliceId id{1, 0, 0};
+  ASSERT_TRUE(store->put(id, bytes, XXH3_64bits(bytes.data(), bytes.size())));
+  ASSERT_TRUE(store->activate(1, std::vector<SliceId>{id}));
+  const auto index = store->active();
+  EXPECT_EQ(index->format, model.format);
+  const ActiveLayer& layer = index->layers[1];
+  EXPECT_EQ(layer.slices[0].guard_factor, slice_guard_factor(layer.slices[0].bytes, 64, model.format, layer.fixed_scale.data()));
+  ASSERT_TRUE(store->set_model(small_model()));
+  EXPECT_EQ(store->count(), 0u) << "the same model in the other form is another one";
+}
+
 TEST(SliceStore, ActivationRefusesMissingAndDoubleSlicesAndKeepsTheOldEpoch) {
   const auto store = make_slice_store();
   EXPECT_FALSE(store->activate(1, {})) << "no model";

@@ -24,8 +24,8 @@ TEST(BytesPerToken, OfQwen3Moe) {
 
 // Three dense layers of 18432 channels, then 8 routed experts and a shared one of 2048.
 TEST(BytesPerToken, OfDeepseek) {
-  EXPECT_EQ(bytes_per_token(config_of("deepseek_v3", 3, 0)).ffn, 3u * 1152 * 387'776);
-  EXPECT_EQ(bytes_per_token(config_of("deepseek_v3", 5, 0)).ffn, 3u * 1152 * 387'776 + 2u * 9 * 128 * 387'776);
+  EXPECT_EQ(bytes_per_token(config_of("deepseek_v3", 3, 0)).ffn, 3u * 1152 * 344'768);
+  EXPECT_EQ(bytes_per_token(config_of("deepseek_v3", 5, 0)).ffn, 3u * 1152 * 344'768 + 2u * 9 * 128 * 344'768);
 }
 
 // The head is the embedding there, and read whole.

@@ -62,6 +62,11 @@ TEST_F(BadInput, AWeightThatIsNotANumber) {
   up_refuses(AllOf(HasSubstr("error[D0203]"), HasSubstr("model.layers.2.mlp.down_proj.weight")));
 }
 
+TEST_F(BadInput, AFormatThatTheCheckpointDoesNotFit) {
+  replace_in(flock.folder() / "flock.toml", "[model]", "[model]\nformat = \"e4m3\"");
+  up_refuses(AllOf(HasSubstr("error[D0202]"), HasSubstr("model.layers.0.mlp.gate_proj.weight is BF16"), HasSubstr("fp9")));
+}
+
 TEST_F(BadInput, AModelThatIsNotThere) {
   std::filesystem::remove_all(flock.model());
   up_refuses(HasSubstr("model"));

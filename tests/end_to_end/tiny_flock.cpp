@@ -41,10 +41,11 @@ void silence_markers(const std::filesystem::path& file, int hidden) {
 
 } // namespace
 
-void write_tiny_model(const std::filesystem::path& folder, std::uint64_t seed) {
+void write_tiny_model(const std::filesystem::path& folder, std::uint64_t seed, TinyType type) {
   std::filesystem::create_directories(folder);
   TinyModel model;
   model.seed = seed;
+  model.type = type;
   model.layers = kTinyLayers;
   model.vocab = kTinyVocab;
   model.intermediate = 16 * kTinySlicesEach;

@@ -12,7 +12,7 @@ inline constexpr int kTinyLayers = 4, kTinySlicesEach = 6; // of each layer's on
 
 // A llama checkpoint whose answers never end by themselves: no marker is ever the most probable token.
 // Another seed is another model.
-void write_tiny_model(const std::filesystem::path& folder, std::uint64_t seed = 1);
+void write_tiny_model(const std::filesystem::path& folder, std::uint64_t seed = 1, TinyType type = TinyType::Bf16);
 
 class TinyFlock : public LocalFlock {
 public:

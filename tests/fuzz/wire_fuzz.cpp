@@ -82,7 +82,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Input in(data, size);
   Instant now(std::chrono::hours(1));
   static wire::DuckRound duck;
-  duck.begin_session({.tag = 1, .epoch = 1, .duck = 1, .hidden = kHidden, .tokens_max = 4, .mtu = kMtu});
+  const bool compact = in.byte() % 2 != 0;
+  duck.begin_session(
+      {.tag = 1, .epoch = 1, .duck = 1, .compact_reply = compact, .hidden = kHidden, .tokens_max = 4, .mtu = kMtu});
   engine::HostRound host({.ducks = {{.name = "a", .port_index = 0, .data = {}},
                                     {.name = "b", .port_index = 0, .data = {}},
                                     {.name = "c", .port_index = 0, .data = {}}},
@@ -91,6 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                           .epoch = 1,
                           .hidden = kHidden,
                           .tokens_max = 2,
+                          .compact_reply = compact,
                           .mtu = kMtu});
   const std::vector<float> x(2 * kHidden, 1.0f);
   const engine::ExpertChoice choice{.expert = 0, .weight = 1};

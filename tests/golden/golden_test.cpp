@@ -78,6 +78,28 @@ TEST_P(Golden, SameBitsForAnyDucksChunksAndThreads) {
   }
 }
 
+TEST_P(Golden, SameBitsForAnyThreadsOfADuckAndEitherFormat) {
+  const std::vector<int>& ids = golden_.prompts.at(3).ids;
+  InProcessFlock plain(*golden_.checkpoint, {.ducks = 2, .format = "fp9"});
+  const auto first = run_engine(*golden_.checkpoint, plain.ffn(), ids, 64);
+  for (const agent::ThreadPlan& threads :
+       {agent::ThreadPlan{.threads = 3}, agent::ThreadPlan{.threads = 2, .network_apart = true, .own_cores = true}}) {
+    InProcessFlock flock(*golden_.checkpoint, {.ducks = 2, .threads = threads}); // e4m3 where the checkpoint is fp8
+    EXPECT_EQ(run_engine(*golden_.checkpoint, flock.ffn(), ids, 64), first) << text(threads);
+  }
+}
+
+// 15 bits of each 128 sums: about as good as bf16 hidden states, and for one placement always the same.
+TEST_P(Golden, CompactRepliesThrough3Ducks) {
+  InProcessFlock flock(*golden_.checkpoint, {.ducks = 3, .compact_reply = true});
+  expect_close(flock.ffn(), kBf16Bar, 2e-2, false);
+  const std::vector<int>& ids = golden_.prompts.at(3).ids;
+  const auto first = run_engine(*golden_.checkpoint, flock.ffn(), ids, 64);
+  EXPECT_EQ(run_engine(*golden_.checkpoint, flock.ffn(), ids, 7), first);
+  InProcessFlock again(*golden_.checkpoint, {.ducks = 3, .compact_reply = true, .threads = {.threads = 2}});
+  EXPECT_EQ(run_engine(*golden_.checkpoint, again.ffn(), ids, 1), first);
+}
+
 // DeepSeek-V3.2: what float64 alone computes (deepseek_reference.py), and where sparse attention begins.
 class GoldenSparse : public Golden {
 protected:

@@ -55,6 +55,7 @@ link_mbps = 2500
 [agent]
 control_port = 1
 data_port = 65535
+threads = 3
 [power]
 driver = "exec"
 max_booting = 9
@@ -92,6 +93,7 @@ request_tokens_max = 99
                     {"d8", 0, 0x0a150107, Mac{0, 0xe0, 0x4c, 0x68, 1, 0xff}, 32ull << 30, 4, 2500},
                     {"d9", 0, 0x0a150103, Mac{0, 0xe0, 0x4c, 0x68, 2, 0}, 32ull << 30, 4, 2500}};
   expected.agent_ports = {1, 65535};
+  expected.agent_threads = 3;
   expected.power = {PowerKind::Exec, 9, "/bin/on {name}", "/bin/off {mac}"};
   expected.netboot = {false, "uki", true};
   expected.model = {"/models/x", "chatml-qwen3", "fp9"};
@@ -125,14 +127,13 @@ TEST(InventorySchema, SettingsThatNobodyCarriesOutAreNamed) {
   flock.ports[0].fanout = Fanout::Broadcast;
   flock.engine.attention = AttentionKind::Cuda;
   flock.engine.transport = TransportKind::Dpdk;
-  flock.engine.reply = ReplyType::Compact;
   flock.power.kind = PowerKind::WakeOnLan;
   flock.netboot.enabled = true;
   const std::vector<Error> settings = settings_not_carried_out(flock);
-  ASSERT_EQ(settings.size(), 6u);
+  ASSERT_EQ(settings.size(), 5u);
   EXPECT_THAT(settings[0].message, ::testing::HasSubstr("fanout = \"broadcast\" of port1"));
   EXPECT_THAT(settings[1].message, ::testing::HasSubstr("engine.attention = \"cuda\""));
-  EXPECT_THAT(settings[4].message, ::testing::HasSubstr("wake-on-lan"));
+  EXPECT_THAT(settings[3].message, ::testing::HasSubstr("wake-on-lan"));
 }
 
 } // namespace

@@ -23,7 +23,9 @@ std::vector<std::byte> encode(const TinyRequest& r, const TinyModel& model, bool
 
 class ExpertComputeTest : public ::testing::Test {
 protected:
-  ExpertComputeTest() { compute_.reserve(model_.hidden, model_.experts); }
+  ExpertComputeTest() {
+    for (const agent::ActiveLayer& layer : store_.active()->layers) compute_.reserve(model_.hidden, layer);
+  }
 
   // The duck's sums as floats, at a rung.
   std::vector<float> run(const TinyRequest& r, int rung) {
@@ -34,7 +36,7 @@ protected:
     EXPECT_TRUE(compute_.gather(*view, layer));
     wire::ReplyBuffer reply(wire::kTokensMax, model_.hidden);
     reply.clear(r.request.tokens);
-    slices_ = compute_.run(*view, layer, model_.hidden, rung, reply, &Clock::now, [](Instant) { return true; });
+    slices_ = compute_.run(*view, *index, r.request.layer, rung, reply, &Clock::now, [](Instant) { return true; });
     reply.finish(1, static_cast<std::uint32_t>(slices_));
     std::vector<float> y(r.x.size());
     for (int t = 0; t < r.request.tokens; ++t) {
@@ -104,8 +106,7 @@ TEST_F(ExpertComputeTest, StopsWhenItsWorkIsNoLongerWanted) {
   time = Instant{};
   const auto ticking = [] { return time += agent::ExpertCompute::kBetween; };
   int asked = 0;
-  EXPECT_EQ(compute_.run(*view, index->layers[0], model_.hidden, 0, reply, ticking, [&](Instant) { return ++asked < 2; }),
-            -1); // asked once an expert
+  EXPECT_EQ(compute_.run(*view, *index, 0, 0, reply, ticking, [&](Instant) { return ++asked < 2; }), -1); // asked once an expert
   EXPECT_EQ(asked, 2);
 }
 

@@ -29,6 +29,7 @@ protected:
                              .first_round = first_round,
                              .hidden = kHidden,
                              .tokens_max = 8,
+                             .compact_reply = compact_,
                              .mtu = kMtu,
                              .dead_after = milliseconds(1000)};
     for (int d = 0; d < ducks; ++d) {
@@ -80,11 +81,11 @@ protected:
   }
 
   std::vector<std::byte> reply_message(int tokens, std::int32_t value, std::uint64_t guard) {
-    wire::ReplyBuffer reply(tokens, kHidden);
+    wire::ReplyBuffer reply(tokens, kHidden, compact_);
     reply.clear(tokens);
     for (int t = 0; t < tokens; ++t) {
       std::fill_n(reply.sums(t), kHidden, value);
-      reply.set_guard(t, guard);
+      reply.complete(t, guard);
     }
     reply.finish(1000, 1);
     return {reply.message().begin(), reply.message().end()};
@@ -114,6 +115,7 @@ protected:
 
   std::mt19937_64 random_{3};
   std::vector<std::int16_t> exponent_{4};
+  bool compact_ = false;
   std::optional<HostRound> round_;
   TinyRequest request_;
   Instant now_ = Instant(std::chrono::hours(1));
@@ -141,6 +143,48 @@ TEST_F(HostRoundTest, SumsEveryDuckOnceWhateverComesTwice) {
   reply(3, 1, 1, 1000);
   EXPECT_EQ(finish(), std::vector<float>(kHidden, 1111.0f / 16));
   EXPECT_GT(round_->counts().duplicate, 0u);
+}
+
+TEST_F(HostRoundTest, CompactRepliesAreAddedOnceTheyAreWhole) {
+  compact_ = true;
+  make(4);
+  start(2);
+  said();
+  reply(0, 1, 2, 65536 + 2); // shift 2: 16384.5 of it, to even
+  const auto message = reply_message(2, 10, 100);
+  ASSERT_EQ(wire::make_tiling(message.size(), kMtu).count, 3);
+  for (const int f : {2, 0, 1, 0, 2, 1}) feed_fragment(1, 1, message, f);
+  feed(header(wire::Kind::Busy, 2, 1));
+  reply(2, 1, 2, 100);
+  EXPECT_FALSE(round_->finished());
+  reply(3, 1, 2, -1000);
+  EXPECT_EQ(finish(), std::vector<float>(2 * kHidden, (65536.0f + 10 + 100 - 1000) / 16));
+}
+
+TEST_F(HostRoundTest, RepliesOfTheOtherFormAreMalformed) {
+  start();
+  said();
+  compact_ = true;
+  reply(0, 1, 1, 1);
+  EXPECT_GT(round_->counts().malformed, 0u);
+  for (int d = 1; d < 4; ++d) reply(d, 1, 1, 1);
+  EXPECT_FALSE(round_->finished());
+}
+
+TEST_F(HostRoundTest, AShiftThatNoDuckWritesEndsTheRoundByName) {
+  compact_ = true;
+  make(2);
+  start();
+  said();
+  auto message = reply_message(1, 1, 1);
+  message[wire::reply_sums_offset(1)] = std::byte{17};
+  for (int f = 0; f < wire::make_tiling(message.size(), kMtu).count; ++f) feed_fragment(1, 1, message, f);
+  ASSERT_TRUE(round_->finished());
+  std::vector<float> y(kHidden);
+  const auto ended = round_->finish(y, now_);
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::kAgentRefused);
+  EXPECT_NE(ended.error().message.find("duck1"), std::string::npos);
 }
 
 TEST_F(HostRoundTest, EmptyRepliesCountAsZero) {
@@ -259,7 +303,7 @@ TEST_F(HostRoundTest, TheLadderRepeatsOnlyTokensBeyondTheRange) {
     buffer.clear(3);
     for (int t = 0; t < 3; ++t) {
       std::fill_n(buffer.sums(t), kHidden, 16 * (t + 1));
-      buffer.set_guard(t, t == 1 ? wire::kGuardLimit / 4 : wire::kGuardLimit / 4 - 1);
+      buffer.complete(t, t == 1 ? wire::kGuardLimit / 4 : wire::kGuardLimit / 4 - 1);
     }
     buffer.finish(1, 1);
     const std::vector<std::byte> message(buffer.message().begin(), buffer.message().end());

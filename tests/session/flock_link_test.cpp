@@ -72,7 +72,7 @@ TEST(EngineSettings, what_is_not_built_in_is_refused_by_name) {
   engine.hidden = inventory::HiddenType::Bf16;
   EXPECT_TRUE(check_engine_settings(engine));
   engine.reply = inventory::ReplyType::Compact;
-  EXPECT_THAT(check_engine_settings(engine).error().message, HasSubstr("reply = \"compact\""));
+  EXPECT_TRUE(check_engine_settings(engine));
   engine.transport = inventory::TransportKind::Dpdk;
   EXPECT_THAT(check_engine_settings(engine).error().message, HasSubstr("dpdk"));
   engine.attention = inventory::AttentionKind::Cuda;

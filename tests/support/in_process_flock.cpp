@@ -7,6 +7,7 @@
 #include "agent/transport/udp_transport.hpp"
 #include "weights/pack.hpp"
 #include "weights/placement.hpp"
+#include "weights/stored_format.hpp"
 
 #include <cstdlib>
 #include <new>
@@ -55,7 +56,7 @@ void fill(const weights::Checkpoint& checkpoint, const weights::Manifest& manife
   for (std::size_t layer = 0; layer < placement.owner.size(); ++layer) {
     for (std::size_t expert = 0; expert < placement.owner[layer].size(); ++expert) {
       const auto weights = must(weights::expert_weights(checkpoint, static_cast<int>(layer), static_cast<int>(expert)));
-      const auto prepared = must(weights::prepare_expert(weights));
+      const auto prepared = must(weights::prepare_expert(weights, manifest.format));
       const auto& owners = placement.owner[layer][expert];
       for (std::size_t index = 0; index < owners.size(); ++index) {
         must(weights::pack_slice(prepared, static_cast<int>(index), buffer.span));
@@ -78,7 +79,7 @@ struct InProcessFlock::Impl {
 
 InProcessFlock::InProcessFlock(const weights::Checkpoint& checkpoint, const InProcessFlockOptions& options)
     : impl_(std::make_unique<Impl>()) {
-  impl_->manifest = must(weights::make_manifest(checkpoint, 1));
+  impl_->manifest = must(weights::make_manifest(checkpoint, must(weights::choose_format(checkpoint, options.format)), 1));
   std::vector<weights::PlacementDuck> names;
   for (int i = 0; i < options.ducks; ++i) names.push_back({.name = "duck" + std::to_string(i)});
   impl_->placement = must(weights::place_slices(checkpoint.config(), impl_->manifest.model_id, names, nullptr));
@@ -90,15 +91,18 @@ InProcessFlock::InProcessFlock(const weights::Checkpoint& checkpoint, const InPr
   flock.session_tag = kSessionTag;
   flock.epoch = impl_->placement.epoch;
   flock.bf16_hidden = options.bf16_hidden;
+  flock.compact_reply = options.compact_reply;
   for (int i = 0; i < options.ducks; ++i) {
     Duck& duck = impl_->ducks[i];
     must(duck.store->activate(impl_->placement.epoch, impl_->placement.slices_of(i)));
     duck.transport = must(agent::open_udp_transport({.bind = {kLoopback, 0}}));
-    duck.server = std::make_unique<agent::ExpertServer>(*duck.transport, *duck.store, *agent::select_kernels().value());
+    duck.server =
+        std::make_unique<agent::ExpertServer>(*duck.transport, *duck.store, *agent::select_kernels().value(), options.threads);
     duck.server->set_session({.tag = kSessionTag,
                               .epoch = impl_->placement.epoch,
                               .duck = static_cast<std::uint16_t>(i),
-                              .bf16_hidden = options.bf16_hidden});
+                              .bf16_hidden = options.bf16_hidden,
+                              .compact_reply = options.compact_reply});
     duck.thread = std::thread([&server = *duck.server] { server.run(); });
     flock.ducks.push_back({.name = names[i].name, .port_index = 0, .data = duck.transport->local()});
   }

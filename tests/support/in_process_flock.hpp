@@ -3,6 +3,7 @@
 // control plane and the processes are left out.
 #pragma once
 
+#include "agent/thread_plan.hpp"
 #include "engine/moe/flock_ffn.hpp"
 #include "weights/checkpoint.hpp"
 #include "weights/manifest.hpp"
@@ -13,7 +14,9 @@ namespace ductl::test {
 
 struct InProcessFlockOptions {
   int ducks = 1;
-  bool bf16_hidden = false;
+  bool bf16_hidden = false, compact_reply = false;
+  const char* format = "auto";    // of the slices, as an inventory says it
+  agent::ThreadPlan threads = {}; // of each duck
 };
 
 class InProcessFlock {

@@ -2,6 +2,7 @@
 #include "tests/weights/matrices.hpp"
 #include "weights/fixed_point.hpp"
 #include "weights/manifest.hpp"
+#include "weights/stored_format.hpp"
 
 #include <atomic>
 #include <cstdlib>
@@ -160,7 +161,7 @@ TEST(FixedPoint, the_expected_rms_is_that_of_a_random_ffn) {
 
 TEST(Manifest, digests_are_those_of_the_packed_slices) {
   const MemoryCheckpoint checkpoint(11);
-  const auto manifest = make_manifest(checkpoint, 2);
+  const auto manifest = make_manifest(checkpoint, TileFormat::NineBit, 2);
   ASSERT_TRUE(manifest) << manifest.error().text();
   EXPECT_EQ(manifest->hidden, 160);
   EXPECT_EQ(manifest->layout.bytes, slice_layout(160).bytes);
@@ -179,20 +180,56 @@ TEST(Manifest, digests_are_those_of_the_packed_slices) {
   }
 }
 
+// Both forms hold the same weights, so whatever is computed from them is the same: exponents, and with them all sums.
+TEST(Manifest, of_an_fp8_checkpoint_has_the_same_exponents_in_either_format) {
+  const MemoryCheckpoint checkpoint(12, DType::F8E4M3);
+  const auto nine = make_manifest(checkpoint, TileFormat::NineBit, 2), eight = make_manifest(checkpoint, TileFormat::EightBit, 2);
+  ASSERT_TRUE(nine && eight);
+  EXPECT_EQ(eight->format, TileFormat::EightBit);
+  EXPECT_EQ(eight->layout.bytes, slice_layout(160, TileFormat::EightBit).bytes);
+  EXPECT_NE(eight->model_id, nine->model_id) << "ducks filled with the one are not filled with the other";
+  for (std::size_t l = 0; l < nine->layers.size(); ++l) {
+    EXPECT_EQ(eight->layers[l].exponent, nine->layers[l].exponent) << l;
+    EXPECT_NE(eight->layers[l].digest, nine->layers[l].digest) << l;
+  }
+}
+
+TEST(StoredFormat, is_e4m3_where_all_weights_are_fp8_and_fp9_otherwise) {
+  MemoryCheckpoint fp8(13, DType::F8E4M3);
+  EXPECT_EQ(choose_format(fp8, "auto").value(), TileFormat::EightBit);
+  EXPECT_EQ(choose_format(fp8, "e4m3").value(), TileFormat::EightBit);
+  EXPECT_EQ(choose_format(fp8, "fp9").value(), TileFormat::NineBit);
+  const MemoryCheckpoint bf16(13, DType::Bf16);
+  EXPECT_EQ(choose_format(bf16, "auto").value(), TileFormat::NineBit);
+  EXPECT_EQ(choose_format(bf16, "fp9").value(), TileFormat::NineBit);
+  fp8.matrices_.at("model.layers.1.mlp.experts.2.up_proj.weight").view.type = DType::F16; // one of many
+  EXPECT_EQ(choose_format(fp8, "auto").value(), TileFormat::NineBit);
+}
+
+TEST(StoredFormat, e4m3_of_other_weights_is_refused_by_name) {
+  const auto refused = choose_format(MemoryCheckpoint(13, DType::Bf16), "e4m3");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kModelUnsupported);
+  EXPECT_NE(refused.error().message.find("model.layers.0.mlp.gate_proj.weight is BF16"), std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().next.find("\"fp9\""), std::string::npos);
+}
+
 TEST(Manifest, is_the_same_for_every_number_of_threads) {
   const MemoryCheckpoint checkpoint(12, DType::F8E4M3);
   std::vector<std::pair<int, int>> seen;
-  const auto one = make_manifest(checkpoint, 1, [&](int done, int all) { seen.emplace_back(done, all); });
+  const auto one = make_manifest(checkpoint, TileFormat::NineBit, 1, [&](int done, int all) { seen.emplace_back(done, all); });
   ASSERT_TRUE(one);
   EXPECT_EQ(seen, (std::vector<std::pair<int, int>>{{1, 2}, {2, 2}}));
-  for (const int threads : {0, 2, 3, 16}) EXPECT_TRUE(equal(*make_manifest(checkpoint, threads), *one)) << threads;
+  for (const int threads : {0, 2, 3, 16})
+    EXPECT_TRUE(equal(*make_manifest(checkpoint, TileFormat::NineBit, threads), *one)) << threads;
 }
 
 TEST(Manifest, packing_that_is_told_to_stop_is_cancelled) {
   const MemoryCheckpoint checkpoint(12);
   for (const int threads : {1, 3}) {
     std::atomic<int> asked{0};
-    const auto stopped = make_manifest(checkpoint, threads, {}, [&] { return ++asked > 2; });
+    const auto stopped = make_manifest(checkpoint, TileFormat::NineBit, threads, {}, [&] { return ++asked > 2; });
     ASSERT_FALSE(stopped);
     EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
     EXPECT_LE(asked, 2 + threads); // nobody takes another expert then
@@ -201,9 +238,9 @@ TEST(Manifest, packing_that_is_told_to_stop_is_cancelled) {
 
 TEST(Manifest, the_norm_before_the_ffn_moves_the_exponents) {
   MemoryCheckpoint checkpoint(13);
-  const auto plain = make_manifest(checkpoint, 1);
+  const auto plain = make_manifest(checkpoint, TileFormat::NineBit, 1);
   checkpoint.norm_ = 4; // y grows with its square
-  const auto scaled = make_manifest(checkpoint, 1);
+  const auto scaled = make_manifest(checkpoint, TileFormat::NineBit, 1);
   ASSERT_TRUE(plain && scaled);
   for (std::size_t layer = 0; layer < 2; ++layer)
     for (std::size_t block = 0; block < 2; ++block)
@@ -215,7 +252,7 @@ TEST(Manifest, the_first_bad_weight_is_named_whatever_the_threads) {
   test::set(checkpoint.matrices_.at("model.layers.1.mlp.experts.2.up_proj.weight"), 5, 6, std::nanf(""));
   test::set(checkpoint.matrices_.at("model.layers.1.mlp.shared_experts.up_proj.weight"), 5, 6, std::nanf(""));
   for (const int threads : {1, 2, 8}) {
-    const auto manifest = make_manifest(checkpoint, threads);
+    const auto manifest = make_manifest(checkpoint, TileFormat::NineBit, threads);
     ASSERT_FALSE(manifest);
     EXPECT_EQ(manifest.error().code, ErrorCode::kWeightNotFinite);
     EXPECT_EQ(manifest.error().place, "model.layers.1.mlp.experts.2.up_proj.weight[5][6]");
@@ -234,7 +271,7 @@ protected:
 };
 
 TEST_F(ManifestFile, comes_back_as_it_was_and_no_damage_gets_through) {
-  const auto manifest = make_manifest(MemoryCheckpoint(15), 2);
+  const auto manifest = make_manifest(MemoryCheckpoint(15), TileFormat::NineBit, 2);
   ASSERT_TRUE(manifest);
   const auto file = folder_ / "a.manifest";
   ASSERT_TRUE(save_manifest(*manifest, file));
@@ -268,18 +305,18 @@ TEST_F(ManifestFile, is_made_once_and_again_when_it_is_damaged_or_of_another_che
   MemoryCheckpoint checkpoint(16);
   int made = 0;
   const auto count = [&](int done, int all) { made += done == all; };
-  const auto first = obtain_manifest(checkpoint, folder_, 1, count);
+  const auto first = obtain_manifest(checkpoint, TileFormat::NineBit, folder_, 1, count);
   ASSERT_TRUE(first) << first.error().text();
   EXPECT_EQ(made, 1);
-  ASSERT_TRUE(obtain_manifest(checkpoint, folder_, 1, count));
+  ASSERT_TRUE(obtain_manifest(checkpoint, TileFormat::NineBit, folder_, 1, count));
   EXPECT_EQ(made, 1);
   std::ofstream(manifest_file(folder_, first->model_id), std::ios::binary | std::ios::trunc) << "ductlman";
-  const auto second = obtain_manifest(checkpoint, folder_, 1, count);
+  const auto second = obtain_manifest(checkpoint, TileFormat::NineBit, folder_, 1, count);
   ASSERT_TRUE(second);
   EXPECT_TRUE(equal(*second, *first));
   EXPECT_EQ(made, 2);
   checkpoint.identity_ = "another";
-  const auto other = obtain_manifest(checkpoint, folder_, 1, count);
+  const auto other = obtain_manifest(checkpoint, TileFormat::NineBit, folder_, 1, count);
   ASSERT_TRUE(other);
   EXPECT_NE(other->model_id, first->model_id);
   EXPECT_EQ(made, 3);

@@ -1,6 +1,7 @@
 // Packing: what comes out of a slice is what went into the matrices.
 #include "tests/weights/matrices.hpp"
 #include "weights/e4m3.hpp"
+#include "weights/fixed_point.hpp"
 #include "weights/limits.hpp"
 #include "weights/tile.hpp"
 
@@ -31,18 +32,18 @@ struct Unpacked {
   double up(int channel, int column) const { return panel(16 + channel, column, layout.up_scale); }
   double down(int row, int channel) const {
     const std::byte* tile = slice.data() + layout.down_tile(row / 32);
-    return double{fp9_value(tile_code(tile, row % 32, channel))} * double{scale_at(slice, layout.down_scale, row / 128)};
+    return double{tile_value(tile, layout.format, row % 32, channel)} * double{scale_at(slice, layout.down_scale, row / 128)};
   }
   double panel(int row, int column, std::size_t scale) const {
     const std::byte* tile = slice.data() + layout.panel_tile(column / 16);
-    return double{fp9_value(tile_code(tile, row, column % 16))} * double{scale_at(slice, scale, column / 128)};
+    return double{tile_value(tile, layout.format, row, column % 16)} * double{scale_at(slice, scale, column / 128)};
   }
 };
 
-Unpacked pack(const Expert& expert, int index) {
-  const SliceLayout layout = slice_layout(expert.gate.view.columns);
+Unpacked pack(const Expert& expert, int index, TileFormat format = TileFormat::NineBit) {
+  const SliceLayout layout = slice_layout(expert.gate.view.columns, format);
   Unpacked unpacked{std::vector<std::byte>(layout.bytes, std::byte{0xEE}), layout};
-  const auto prepared = prepare_expert(expert.weights());
+  const auto prepared = prepare_expert(expert.weights(), format);
   EXPECT_TRUE(prepared) << prepared.error().text();
   const auto packed = pack_slice(*prepared, index, unpacked.slice);
   EXPECT_TRUE(packed) << packed.error().text();
@@ -107,6 +108,27 @@ TEST(Pack, bf16_scales_of_fp8_sources_are_read) {
   expert.gate.view.scale_type = DType::Bf16;
   const Unpacked slice = pack(expert, 8); // channels 128..143: the second row of blocks
   for (int k = 0; k < 160; ++k) ASSERT_EQ(slice.gate(0, k), element(expert.gate, 128, k));
+}
+
+TEST(Pack, fp8_sources_lose_nothing_in_e4m3_either) {
+  std::mt19937 random(15);
+  const Expert expert = random_expert(DType::F8E4M3, 288, 144, random);
+  for (const int index : {0, 7, 8}) {
+    const Unpacked eight = pack(expert, index, TileFormat::EightBit), nine = pack(expert, index);
+    EXPECT_EQ(eight.slice.size() - eight.layout.panel, (nine.slice.size() - nine.layout.panel) / 9 * 8);
+    for (int c = 0; c < 16; ++c)
+      for (int k = 0; k < 288; ++k) {
+        ASSERT_EQ(eight.gate(c, k), element(expert.gate, 16 * index + c, k));
+        ASSERT_EQ(eight.up(c, k), element(expert.up, 16 * index + c, k));
+        ASSERT_EQ(eight.down(k, c), element(expert.down, k, 16 * index + c));
+      }
+    SliceNorms a, b;
+    slice_norms(eight.slice.data(), 288, a, TileFormat::EightBit);
+    slice_norms(nine.slice.data(), 288, b);
+    EXPECT_EQ(a.gate, b.gate);
+    EXPECT_EQ(a.up, b.up);
+    EXPECT_EQ(a.down, b.down);
+  }
 }
 
 TEST(Pack, quantised_sources_stay_within_a_seventeenth) {
@@ -195,14 +217,16 @@ TEST(Pack, refuses_nan_and_infinity_with_tensor_and_index) {
   }
   Expert expert = random_expert(DType::F8E4M3, 288, 144, random);
   expert.up.data[37 * 288 + 259] = std::byte{0xFF};
-  const auto prepared = prepare_expert(expert.weights());
-  ASSERT_TRUE(prepared);
-  std::vector<std::byte> out(slice_layout(288).bytes);
-  EXPECT_TRUE(pack_slice(*prepared, 1, out)); // channels 16..31 are sound
-  const auto packed = pack_slice(*prepared, 2, out);
-  ASSERT_FALSE(packed);
-  EXPECT_EQ(packed.error().code, ErrorCode::kWeightNotFinite);
-  EXPECT_EQ(packed.error().place, "up[37][259]");
+  for (const TileFormat format : {TileFormat::NineBit, TileFormat::EightBit}) {
+    const auto prepared = prepare_expert(expert.weights(), format);
+    ASSERT_TRUE(prepared);
+    std::vector<std::byte> out(slice_layout(288, format).bytes);
+    EXPECT_TRUE(pack_slice(*prepared, 1, out)); // channels 16..31 are sound
+    const auto packed = pack_slice(*prepared, 2, out);
+    ASSERT_FALSE(packed);
+    EXPECT_EQ(packed.error().code, ErrorCode::kWeightNotFinite);
+    EXPECT_EQ(packed.error().place, "up[37][259]");
+  }
   expert.gate.scale[1] = std::nanf("");
   const auto bad_scale = prepare_expert(expert.weights());
   ASSERT_FALSE(bad_scale);

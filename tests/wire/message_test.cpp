@@ -131,8 +131,8 @@ TEST(Reply, SumsAndGuardsLieInTheMessage) {
   ReplyBuffer reply(8, 64);
   reply.clear(3);
   for (int t = 0; t < 3; ++t) {
-    reply.set_guard(t, 100u + static_cast<unsigned>(t));
     for (int i = 0; i < 64; ++i) reply.sums(t)[i] = t * 1000 - i;
+    reply.complete(t, 100u + static_cast<unsigned>(t));
   }
   reply.finish(12345, 7);
   const auto message = reply.message();
@@ -148,6 +148,41 @@ TEST(Reply, SumsAndGuardsLieInTheMessage) {
     EXPECT_EQ(load<std::uint64_t>(message, kReplyHeadBytes + 8u * t), 100u + t);
     for (int i = 0; i < 64; ++i) EXPECT_EQ(load<std::int32_t>(message, reply_sums_offset(3) + 4u * (64 * t + i)), t * 1000 - i);
   }
+}
+
+TEST(Reply, ACompactOneHoldsBlocksOf128) {
+  constexpr int kHidden = 160; // a whole block and a short one
+  ReplyBuffer reply(4, kHidden, true);
+  for (const int tokens : {3, 1}) { // the second leaves nothing of the first behind
+    reply.clear(tokens);
+    for (int t = 0; t < tokens; ++t) {
+      for (int i = 0; i < kHidden; ++i) reply.sums(t)[i] = i < 128 ? 40000 - 8 * i : -i - t;
+      reply.complete(t, 1u << 20);
+    }
+    reply.finish(5, 2);
+    const auto message = reply.message();
+    ASSERT_EQ(message.size(), reply_bytes(tokens, kHidden, true));
+    EXPECT_LT(message.size(), reply_bytes(tokens, kHidden) * 6 / 10);
+    const auto head = parse_reply_head(message, message.size());
+    ASSERT_TRUE(head);
+    EXPECT_TRUE(head->compact);
+    EXPECT_FALSE(head->empty);
+    const std::size_t shifts = reply_sums_offset(tokens), numbers = reply_numbers_offset(tokens, kHidden);
+    for (int t = 0; t < tokens; ++t) {
+      EXPECT_EQ(load<std::uint64_t>(message, kReplyHeadBytes + 8u * t), (1u << 20) + (1u << 5) + 1)
+          << "wider by what rounding may add";
+      EXPECT_EQ(std::to_integer<int>(message[shifts + 2u * t]), 1);
+      EXPECT_EQ(std::to_integer<int>(message[shifts + 2u * t + 1]), 0);
+      for (int i = 0; i < kHidden; ++i)
+        EXPECT_EQ(load<std::int16_t>(message, numbers + 2u * (kHidden * t + i)), i < 128 ? 20000 - 4 * i : -i - t);
+    }
+    for (std::size_t at = shifts + 2u * tokens; at < numbers; ++at) EXPECT_EQ(message[at], std::byte{0});
+    EXPECT_FALSE(parse_reply_head(message, reply_bytes(tokens, kHidden))) << "an exact one's size";
+  }
+  reply.clear(2);
+  reply.finish(1, 0);
+  ASSERT_EQ(reply.message().size(), kReplyHeadBytes);
+  EXPECT_TRUE(parse_reply_head(reply.message(), kReplyHeadBytes)->empty);
 }
 
 TEST(Reply, WithoutSlicesIsItsHeadAlone) {

@@ -11,7 +11,7 @@ SimulatedDuck::SimulatedDuck(LossyNetwork& network, agent::Endpoint local, const
       store_(model, session.duck, ducks, session.epoch),
       compute_(tiny_kernels(), wire::kTokensMax) {
   round_.begin_session(session);
-  compute_.reserve(model.hidden, model.experts);
+  for (const agent::ActiveLayer& layer : store_.active()->layers) compute_.reserve(model.hidden, layer);
   network.attach(local, [this](agent::Endpoint from, std::span<const std::byte> frame) { hear(from, frame); });
 }
 
@@ -49,8 +49,8 @@ void SimulatedDuck::work() {
   }
   if (!computes_) return;
   request.reply->clear(view->shape().tokens);
-  const int slices = compute_.run(*view, index->layers[request.layer], index->hidden, request.rung, *request.reply,
-                                  &LossyNetwork::now, [](Instant) { return true; });
+  const int slices =
+      compute_.run(*view, *index, request.layer, request.rung, *request.reply, &LossyNetwork::now, [](Instant) { return true; });
   computing_ = true;
   const auto took = std::chrono::microseconds(10 + network_.random()() % 400);
   network_.at(took, [this, request, slices, took] {

@@ -26,6 +26,7 @@ public:
   TinyStore(const TinyModel& model, int duck, int ducks, std::uint32_t epoch);
   Expected<void> set_model(const agent::StoreModel&) override;
   std::string model_id() const override { return "tiny"; }
+  weights::TileFormat format() const override { return weights::TileFormat::NineBit; }
   int layers() const override { return model_.layers; }
   std::size_t slice_bytes() const override { return weights::kSliceAlignment; }
   Expected<void> put(weights::SliceId, std::span<const std::byte>, weights::SliceDigest) override;
