@@ -52,7 +52,7 @@ private:
   void back_off(Instant now);
   std::uint32_t new_xid();
 
-  const netboot::Mac mac_;
+  netboot::Mac mac_;
   netboot::Ipv4 wanted_;
   std::uint32_t random_;
   State state_ = State::Selecting;

@@ -43,7 +43,7 @@ public:
     arguments_ = parse_kernel_arguments(files_.text("proc/cmdline").value_or(""));
     image_ = first_line(files_, "image.id");
     const auto settings = machine_settings(files_, core_count());
-    const int made = apply(files_, settings);
+    const int made = make_settings(files_, settings);
     spdlog::info("image {}, {} of {} kernel settings made", image_.empty() ? "without an id" : image_.substr(0, 12), made,
                  settings.size());
     if (auto named = modules_.load_by_name(kNamedModules); !named) give_up(named.error());

@@ -37,7 +37,7 @@ std::vector<MachineSetting> machine_settings(const MachineFiles& files, int core
   return out;
 }
 
-int apply(const MachineFiles& files, const std::vector<MachineSetting>& settings) {
+int make_settings(const MachineFiles& files, const std::vector<MachineSetting>& settings) {
   return static_cast<int>(std::count_if(settings.begin(), settings.end(),
                                         [&](const MachineSetting& setting) { return files.write(setting.path, setting.value); }));
 }

@@ -17,6 +17,6 @@ struct MachineSetting {
 [[nodiscard]] std::vector<MachineSetting> machine_settings(const MachineFiles& files, int cores);
 
 // How many could be made. The others are not there, or not to be had on this kernel.
-int apply(const MachineFiles& files, const std::vector<MachineSetting>& settings);
+int make_settings(const MachineFiles& files, const std::vector<MachineSetting>& settings);
 
 } // namespace ductl::agent::init

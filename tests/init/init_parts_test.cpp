@@ -65,9 +65,9 @@ TEST(MachineSettings, AreThoseThatTheMachineHasAFileFor) {
                           MachineSetting{"sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance"},
                           MachineSetting{"proc/irq/default_smp_affinity", "1"}, MachineSetting{"proc/irq/24/smp_affinity", "1"}));
   EXPECT_EQ(machine_settings(tree.files(), 2).size(), 2u); // no core to spare
-  EXPECT_EQ(apply(tree.files(), all), 4);
+  EXPECT_EQ(make_settings(tree.files(), all), 4);
   EXPECT_EQ(tree.read("proc/irq/24/smp_affinity"), "1");
-  EXPECT_EQ(apply(tree.files(), {{"proc/none/of/this", "1"}}), 0);
+  EXPECT_EQ(make_settings(tree.files(), {{"proc/none/of/this", "1"}}), 0);
 }
 
 TEST(IsInit, IsNotTrueOfAProcessThatSomebodyStarted) {
