@@ -27,8 +27,8 @@ using namespace std::chrono_literals;
 
 constexpr Duration kCardWait = 30s, kServerWait = 120s; // a switch port with spanning tree needs 50 s
 constexpr Duration kStep = 200ms, kLookEvery = 2s, kFailureWait = 30s, kFailureRepeat = 5s, kLeaveWait = 200ms;
-const std::vector<std::string> kNamedModules{"iTCO_wdt", "softdog", "coretemp",
-                                             "x86_pkg_temp_thermal"}; // the first watchdog wins
+const std::vector<std::string> kSensors{"coretemp", "iTCO_wdt"}; // not found by PCI or virtio device
+const std::vector<std::string> kSoftWatchdog{"softdog"};
 
 std::string first_line(const MachineFiles& files, const std::string& path) { return files.line(path).value_or(""); }
 
@@ -46,9 +46,7 @@ public:
     const int made = make_settings(files_, settings);
     spdlog::info("image {}, {} of {} kernel settings made", image_.empty() ? "without an id" : image_.substr(0, 12), made,
                  settings.size());
-    if (auto named = modules_.load_by_name(kNamedModules); !named) give_up(named.error());
-    watchdog_ = Watchdog::open();
-    spdlog::info("watchdog: {}", watchdog_.there() ? first_line(files_, "sys/class/watchdog/watchdog0/identity") : "none");
+    guard();
     self_test_ = std::async(std::launch::async, [this] { return health::run_self_test(files_, [this] { watchdog_.feed(); }); });
   }
 
@@ -118,6 +116,16 @@ public:
   }
 
 private:
+  // The hardware's watchdog where its driver finds one, else the kernel's.
+  void guard() {
+    auto loaded = modules_.load_for_devices();
+    if (loaded) loaded = modules_.load_by_name(kSensors);
+    if (loaded && !files_.exists("sys/class/watchdog/watchdog0")) loaded = modules_.load_by_name(kSoftWatchdog);
+    if (!loaded) give_up(loaded.error());
+    watchdog_ = Watchdog::open();
+    spdlog::info("watchdog: {}", watchdog_.there() ? first_line(files_, "sys/class/watchdog/watchdog0/identity") : "none");
+  }
+
   // Drivers are loaded until the card that it booted from is there.
   Expected<NetworkCard> find_card() {
     for (const Instant end = Clock::now() + kCardWait; Clock::now() < end; std::this_thread::sleep_for(kStep)) {
