@@ -8,7 +8,7 @@
 
 namespace ductl::agent::health {
 
-// Blocks for at most about ten seconds; `pause` is called in between.
+// Blocks for at most about ten seconds; `pause` is called in between, by any thread.
 [[nodiscard]] Measured run_self_test(const MachineFiles& files, const std::function<void()>& pause);
 
 } // namespace ductl::agent::health

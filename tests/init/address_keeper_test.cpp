@@ -12,14 +12,16 @@
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
+#include <future>
+#include <optional>
+#include <sched.h>
 #include <thread>
 
 namespace ductl::agent::init {
@@ -36,48 +38,43 @@ public:
   void on_event(const netboot::BootEvent&) override {}
 };
 
-// One cable: two interfaces that are each other's neighbour.
-bool make_cable(const std::string& one, const std::string& other) {
+constexpr netboot::Mac kMac{0x52, 0x54, 0, 0x21, 1, 1};
+
+// One cable: `host` here, the other end "duck0" with kMac in the network of another thread.
+bool make_cable(const std::string& host, pid_t duck_thread) {
   alignas(nlmsghdr) char bytes[512]{};
   auto* head = reinterpret_cast<nlmsghdr*>(bytes);
   head->nlmsg_len = NLMSG_LENGTH(sizeof(ifinfomsg));
   head->nlmsg_type = RTM_NEWLINK;
   head->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-  const auto add = [&](std::uint16_t type, const void* data, std::size_t size) {
+  const auto add = [&](int type, const void* data, std::size_t size) {
     auto* attribute = reinterpret_cast<rtattr*>(bytes + NLMSG_ALIGN(head->nlmsg_len));
-    attribute->rta_type = type;
+    attribute->rta_type = static_cast<std::uint16_t>(type);
     attribute->rta_len = static_cast<std::uint16_t>(RTA_LENGTH(size));
     if (size != 0) std::memcpy(RTA_DATA(attribute), data, size);
     head->nlmsg_len = static_cast<std::uint32_t>(NLMSG_ALIGN(head->nlmsg_len) + RTA_ALIGN(attribute->rta_len));
     return attribute;
   };
-  const auto close = [&](rtattr* nest) { // nests end where the message ends
+  const auto close_nest = [&](rtattr* nest) { // all of them end where the message ends
     nest->rta_len = static_cast<std::uint16_t>(bytes + head->nlmsg_len - reinterpret_cast<char*>(nest));
   };
-  add(IFLA_IFNAME, one.c_str(), one.size() + 1);
+  add(IFLA_IFNAME, host.c_str(), host.size() + 1);
   rtattr* info = add(IFLA_LINKINFO, nullptr, 0);
   add(IFLA_INFO_KIND, "veth", 4);
   rtattr* data = add(IFLA_INFO_DATA, nullptr, 0);
   const ifinfomsg peer_head{};
   rtattr* peer = add(VETH_INFO_PEER, &peer_head, sizeof peer_head);
-  add(IFLA_IFNAME, other.c_str(), other.size() + 1);
-  close(peer);
-  close(data);
-  close(info);
+  add(IFLA_IFNAME, "duck0", 6);
+  add(IFLA_ADDRESS, kMac.data(), kMac.size());
+  add(IFLA_NET_NS_PID, &duck_thread, sizeof duck_thread);
+  close_nest(peer);
+  close_nest(data);
+  close_nest(info);
   const netboot::Descriptor socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   if (::send(socket.get(), bytes, head->nlmsg_len, 0) < 0) return false;
   alignas(nlmsghdr) char answer[1024];
   if (::recv(socket.get(), answer, sizeof answer, 0) <= 0) return false;
   return reinterpret_cast<const nlmsgerr*>(answer + NLMSG_HDRLEN)->error == 0;
-}
-
-netboot::Mac mac_of(const std::string& interface) {
-  const netboot::Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq request{};
-  interface.copy(request.ifr_name, IFNAMSIZ - 1);
-  netboot::Mac mac{};
-  if (::ioctl(socket.get(), SIOCGIFHWADDR, &request) == 0) std::memcpy(mac.data(), request.ifr_hwaddr.sa_data, mac.size());
-  return mac;
 }
 
 std::vector<Ipv4> addresses_of(const std::string& interface) {
@@ -91,23 +88,51 @@ std::vector<Ipv4> addresses_of(const std::string& interface) {
   return out;
 }
 
+// A thread in a network of its own, which does what a duck does once it is told what that is.
+class DuckThread {
+public:
+  DuckThread() : thread_([this] { live(); }) { number_ = born_.get_future().get(); }
+  ~DuckThread() {
+    if (thread_.joinable()) run([] {});
+  }
+  DuckThread(const DuckThread&) = delete;
+  DuckThread& operator=(const DuckThread&) = delete;
+  [[nodiscard]] pid_t number() const { return number_; }
+  void run(std::function<void()> body) { // to its end
+    body_.set_value(std::move(body));
+    thread_.join();
+  }
+
+private:
+  void live() {
+    born_.set_value(::unshare(CLONE_NEWNET) == 0 ? ::gettid() : 0);
+    body_.get_future().get()();
+  }
+  std::promise<pid_t> born_;
+  std::promise<std::function<void()>> body_;
+  pid_t number_ = 0;
+  std::thread thread_;
+};
+
 class AddressKeeperTest : public testing::Test {
 protected:
   void SetUp() override {
     static const bool entered = test::enter_own_network();
     if (!entered) GTEST_SKIP() << "this user may not make a network namespace";
-    static const bool cable = make_cable("host0", "duck0");
-    ASSERT_TRUE(cable);
-    ASSERT_TRUE(raise_link("host0"));
-    ASSERT_TRUE(raise_link("duck0"));
-    ASSERT_TRUE(set_address("host0", kHost, 0xffffff00));
+    static int cables = 0; // an old one goes with its duck, but not at once
+    host_ = "host" + std::to_string(++cables);
+    duck_.emplace();
+    ASSERT_NE(duck_->number(), 0);
+    ASSERT_TRUE(make_cable(host_, duck_->number()));
+    ASSERT_TRUE(raise_link(host_));
+    ASSERT_TRUE(set_address(host_, kHost, 0xffffff00));
   }
 
   // The real server, with this duck in its plan.
-  std::unique_ptr<netboot::BootServer> server(Ipv4 address, std::chrono::seconds lease) {
+  std::unique_ptr<netboot::BootServer> server(std::chrono::seconds lease) {
     netboot::BootPlan plan;
-    plan.ports = {{"port1", "host0", kHost, 24, netboot::DhcpMode::Full}};
-    plan.ducks = {{"duck1", mac_of("duck0"), 0, address}};
+    plan.ports = {{"port1", host_, kHost, 24, netboot::DhcpMode::Full}};
+    plan.ducks = {{"duck1", kMac, 0, kDuck}};
     plan.lease = lease;
     plan.http_port = 8069;
     netboot::BootFiles files;
@@ -120,50 +145,54 @@ protected:
   }
 
   Silent events_;
+  std::string host_;
+  std::optional<DuckThread> duck_;
 };
 
 TEST_F(AddressKeeperTest, GetsAnAddressFromTheBootServerAndRenewsIt) {
-  const auto boot = server(kDuck, 4s);
+  const auto boot = server(4s);
   std::thread serving([&] { (void)boot->run(); });
-  const auto keeper = AddressKeeper::open("duck0", mac_of("duck0"), 0);
-  ASSERT_TRUE(keeper) << keeper.error().text();
-  ASSERT_TRUE((*keeper)->serve(10s));
-  ASSERT_TRUE((*keeper)->lease());
-  EXPECT_EQ((*keeper)->lease()->address, kDuck);
-  EXPECT_EQ((*keeper)->lease()->server, kHost);
-  EXPECT_THAT(addresses_of("duck0"), testing::ElementsAre(kDuck));
-  const Instant leased = Clock::now();
-  ASSERT_TRUE((*keeper)->serve(3s)); // past T1 = 2 s: renewed by unicast
-  EXPECT_GT((*keeper)->silent_since(), leased + 1s);
-  EXPECT_GE(boot->counts().dhcp_sent, 0u);
+  duck_->run([] {
+    ASSERT_TRUE(raise_link("duck0"));
+    const auto keeper = AddressKeeper::open("duck0", kMac, 0);
+    ASSERT_TRUE(keeper) << keeper.error().text();
+    ASSERT_TRUE((*keeper)->serve(10s));
+    ASSERT_TRUE((*keeper)->lease());
+    EXPECT_EQ((*keeper)->lease()->address, kDuck);
+    EXPECT_EQ((*keeper)->lease()->server, kHost);
+    EXPECT_THAT(addresses_of("duck0"), testing::ElementsAre(kDuck));
+    const Instant leased = Clock::now();
+    ASSERT_TRUE((*keeper)->serve(3s)); // past T1 = 2 s, before T2 = 3.5 s: renewed by unicast
+    EXPECT_GT((*keeper)->silent_since(), leased + 1s);
+  });
   boot->stop();
   serving.join();
-  EXPECT_GE(boot->counts().dhcp_sent, 3u); // OFFER, ACK, ACK
+  EXPECT_EQ(boot->counts().dhcp_sent, 3u); // OFFER, ACK, ACK
 }
 
-TEST_F(AddressKeeperTest, SaysWhatIsWrongWithoutAnAddressAndWithOne) {
+TEST_F(AddressKeeperTest, SpeaksWithoutAnAddress) {
   const netboot::Descriptor listener(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in any{};
   any.sin_family = AF_INET;
   any.sin_port = htons(kAnnouncementPort);
   ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
-  const auto heard = [&]() -> std::string {
-    pollfd readable{listener.get(), POLLIN, 0};
-    char bytes[2048];
-    if (::poll(&readable, 1, 5000) <= 0) return "";
-    const ssize_t got = ::recv(listener.get(), bytes, sizeof bytes, 0);
-    return std::string(bytes, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  };
-  const auto keeper = AddressKeeper::open("duck0", mac_of("duck0"), 0);
-  ASSERT_TRUE(keeper);
   Announcement trouble;
   trouble.kind = AnnouncementKind::Failure;
-  trouble.mac = mac_of("duck0");
+  trouble.mac = kMac;
   trouble.text = "no DHCP server answered for two minutes";
-  (*keeper)->announce(trouble, 0);
-  const auto first = parse_announcement(heard());
-  ASSERT_TRUE(first) << first.error().text();
-  EXPECT_EQ(*first, trouble);
+  duck_->run([&] {
+    ASSERT_TRUE(raise_link("duck0"));
+    const auto keeper = AddressKeeper::open("duck0", kMac, 0);
+    ASSERT_TRUE(keeper);
+    (*keeper)->announce(trouble, kHost);
+  });
+  pollfd readable{listener.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&readable, 1, 5000), 1);
+  char bytes[2048];
+  const ssize_t got = ::recv(listener.get(), bytes, sizeof bytes, 0);
+  const auto heard = parse_announcement({bytes, static_cast<std::size_t>(std::max<ssize_t>(got, 0))});
+  ASSERT_TRUE(heard) << heard.error().text();
+  EXPECT_EQ(*heard, trouble);
 }
 
 TEST_F(AddressKeeperTest, InterfacesThatAreNotThereAreErrors) {
