@@ -214,8 +214,8 @@ AgentOptions options_of_init(const init::Booted& booted) {
 
 // The life of a netbooted duck: does not return, since process 1 may not.
 [[noreturn]] void run_as_init() {
-  const auto init = init::DuckInit::start();
   const int signals = open_signals();
+  const auto init = init::DuckInit::start();
   const auto booted = init->boot();
   if (!booted) init->give_up(booted.error());
   Membership membership(booted->rule);
