@@ -12,9 +12,10 @@ namespace {
 
 constexpr Duration kFirstInterval = std::chrono::milliseconds(250), kLongestInterval = std::chrono::seconds(4);
 constexpr Duration kRenewIntervalMin = std::chrono::seconds(1);
-constexpr int kRequestsMax = 5; // then the offer counts as withdrawn
-constexpr std::uint32_t kForEver = 0xffffffff, kLeaseSecondsMin = 4, kLeaseSecondsMax = 10u * 365 * 86'400,
-                        kLeaseSecondsDefault = 86'400;
+constexpr int kRequestsMax = 5;                                                      // then the offer counts as withdrawn
+constexpr std::uint32_t kLeaseSecondsMin = 4, kLeaseSecondsMax = 10u * 365 * 86'400, // "for ever" is the latter
+
+    kLeaseSecondsDefault = 86'400;
 constexpr Ipv4 kNetmaskDefault = 0xffffff00;
 constexpr std::size_t kMessageBytesMax = 1472;
 
@@ -26,7 +27,7 @@ Ipv4 netmask_of(const Packet& packet) {
 
 std::uint32_t lease_seconds(const Packet& packet) {
   const std::uint32_t said = packet.number(option::kLeaseTime, 4).value_or(kLeaseSecondsDefault);
-  return std::clamp(said, kLeaseSecondsMin, said == kForEver ? kLeaseSecondsMax : std::min(said, kLeaseSecondsMax));
+  return std::clamp(said, kLeaseSecondsMin, kLeaseSecondsMax);
 }
 
 // An option of seconds that lies in its place within the lease; else the usual share of it.
