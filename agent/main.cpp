@@ -212,8 +212,8 @@ AgentOptions options_of_init(const init::Booted& booted) {
   return options;
 }
 
-// The life of a netbooted duck: does not return, since process 1 may not.
-[[noreturn]] void run_as_init() {
+// The life of a netbooted duck. Ends with the machine, since process 1 may not return.
+void run_as_init() {
   const int signals = open_signals();
   const auto init = init::DuckInit::start();
   const auto booted = init->boot();
@@ -252,7 +252,10 @@ int check_command(std::span<const std::string> words) {
 }
 
 int main_of_agent(int argc, char** argv) {
-  if (init::is_init(argc, argv)) run_as_init();
+  if (init::is_init(argc, argv)) {
+    run_as_init();
+    return 1; // not reached
+  }
   const auto options = parse_agent_options(argc, argv);
   if (!options) {
     fmt::print(stderr, "{}\n", options.error().text());
