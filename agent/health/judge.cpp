@@ -32,7 +32,9 @@ HealthCheck with(HealthCheck check, double figure) {
   return check;
 }
 
-std::string gib(double bytes) { return fmt::format("{:.1f} GiB", bytes / kGib); }
+std::string gib(double bytes) {
+  return bytes < kGib ? fmt::format("{:.0f} MiB", bytes / kGib * 1024) : fmt::format("{:.1f} GiB", bytes / kGib);
+}
 
 HealthCheck memory(const Facts& facts) {
   const auto found = static_cast<double>(facts.readings.memory_bytes);

@@ -27,7 +27,7 @@ MachineTree& n100(MachineTree& tree) {
 TEST(Readings, OfAnN100) {
   MachineTree tree;
   const Readings out = read_machine(n100(tree).files(), "");
-  EXPECT_EQ(out.memory_bytes, 32479844u * 1024u);
+  EXPECT_EQ(out.memory_bytes, std::uint64_t{32479844} * 1024);
   EXPECT_EQ(out.cores, 2);
   EXPECT_EQ(out.cpu_name, "Intel(R) N100");
   EXPECT_EQ(out.clock_max_khz, 3'400'000);

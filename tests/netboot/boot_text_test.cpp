@@ -61,7 +61,8 @@ TEST(BootScript, NamesTheImageByHashAndTheAddressOfTheInventory) {
 
 TEST(BootScript, OfADuckWithoutAnAddressTakesTheOneThatIpxeHas) {
   const BootPlan plan = sample_plan();
-  EXPECT_THAT(boot_script(plan, plan.ducks[3], {"k", "i"}), HasSubstr(" ip=${netX/ip}:10.21.2.1:${netX/gateway}:${netX/netmask} "));
+  EXPECT_THAT(boot_script(plan, plan.ducks[3], {"k", "i"}),
+              HasSubstr(" ip=${netX/ip}:10.21.2.1:${netX/gateway}:${netX/netmask} "));
 }
 
 TEST(BootScript, AutoexecGoesOnToTheScriptOfItsMac) {
