@@ -215,7 +215,8 @@ AgentOptions options_of_init(const init::Booted& booted) {
 // The life of a netbooted duck. Ends with the machine, since process 1 may not return.
 void run_as_init() {
   const int signals = open_signals();
-  const auto init = init::DuckInit::start();
+  const std::string boot_id = new_boot_id();
+  const auto init = init::DuckInit::start(boot_id);
   const auto booted = init->boot();
   if (!booted) init->give_up(booted.error());
   Membership membership(booted->rule);
@@ -224,14 +225,14 @@ void run_as_init() {
   health.set_measured(init->measured());
   (void)health.look(Clock::now());
   Ending ending;
-  Place place{membership, health, OwnMachine{}, new_boot_id(), {}, [&init] { init->feed_watchdog(); }};
+  Place place{membership, health, OwnMachine{}, boot_id, {}, [&init] { init->feed_watchdog(); }};
   place.own->mac = inventory::to_string(booted->mac);
   place.own->image = init->image();
   place.own->log = init::kernel_log_tail;
   place.own->set_clock = init::set_wall_clock;
   place.own->reboot = [&ending] { ending.ask(Ending::Why::Reboot); };
   place.on_ready = [&](std::uint16_t port) {
-    init->keep(health, membership, {place.boot_id, port}, [&ending](const Error& e) { ending.ask(Ending::Why::Trouble, e); });
+    init->keep(health, membership, port, [&ending](const Error& e) { ending.ask(Ending::Why::Trouble, e); });
   };
   if (auto served = serve(options_of_init(*booted), signals, ending, place); !served) init->give_up(served.error());
   if (ending.why() == Ending::Why::Trouble) init->give_up(ending.trouble());

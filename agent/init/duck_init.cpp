@@ -34,7 +34,7 @@ std::string first_line(const MachineFiles& files, const std::string& path) { ret
 
 class RealDuckInit final : public DuckInit {
 public:
-  RealDuckInit() {
+  explicit RealDuckInit(std::string boot_id) : boot_id_(std::move(boot_id)) {
     const auto mounted = mount_file_systems();
     take_over();
     log_to_kernel();
@@ -78,9 +78,9 @@ public:
   [[nodiscard]] const std::string& image() const override { return image_; }
   void feed_watchdog() override { watchdog_.feed(); }
 
-  void keep(health::HealthWatch& health, const Membership& membership, const Presence& presence,
+  void keep(health::HealthWatch& health, const Membership& membership, std::uint16_t control_port,
             std::function<void(const Error&)> on_trouble) override {
-    presence_ = presence;
+    control_port_ = control_port;
     thread_ = std::thread([this, &health, &membership, on_trouble = std::move(on_trouble)] {
       const auto kept = keep_until_stopped(health, membership);
       if (!kept) on_trouble(kept.error());
@@ -183,8 +183,8 @@ private:
     out.kind = kind;
     out.mac = card_.mac;
     out.address = keeper_->lease() ? keeper_->lease()->address : 0;
-    out.control_port = presence_.control_port;
-    out.boot_id = presence_.boot_id;
+    out.control_port = control_port_;
+    out.boot_id = boot_id_;
     out.image = image_;
     out.agent = kVersion;
     out.uptime_ms =
@@ -194,6 +194,7 @@ private:
     keeper_->announce(out, host_);
   }
 
+  const std::string boot_id_;
   const MachineFiles files_;
   KernelArguments arguments_;
   std::string image_;
@@ -202,7 +203,7 @@ private:
   std::future<health::Measured> self_test_;
   NetworkCard card_;
   inventory::Ipv4 host_ = 0;
-  Presence presence_;
+  std::uint16_t control_port_ = 0;        // 0 = nobody listens yet
   std::unique_ptr<AddressKeeper> keeper_; // of whoever serves it: boot(), then the thread, then end()
   std::atomic<bool> stopping_{false};
   std::thread thread_;
@@ -217,6 +218,6 @@ bool is_init(int argc, char** argv) {
   return true;
 }
 
-std::unique_ptr<DuckInit> DuckInit::start() { return std::make_unique<RealDuckInit>(); }
+std::unique_ptr<DuckInit> DuckInit::start(std::string boot_id) { return std::make_unique<RealDuckInit>(std::move(boot_id)); }
 
 } // namespace ductl::agent::init

@@ -24,21 +24,17 @@ struct Booted {
   AdoptionRule rule; // our address, and who may adopt
 };
 
-struct Presence { // what a hello tells
-  std::string boot_id;
-  std::uint16_t control_port = 0;
-};
-
 class DuckInit {
 public:
-  [[nodiscard]] static std::unique_ptr<DuckInit> start();
+  // `boot_id` stands in every announcement.
+  [[nodiscard]] static std::unique_ptr<DuckInit> start(std::string boot_id);
   virtual ~DuckInit() = default;
 
   [[nodiscard]] virtual Expected<Booted> boot() = 0;
   [[nodiscard]] virtual health::Measured measured() = 0; // waits for the self test, which runs since start()
   [[nodiscard]] virtual const std::string& image() const = 0;
   // Until stop_keeping(). `on_trouble` is called once, on that thread, when the duck cannot go on. Both must outlive it.
-  virtual void keep(health::HealthWatch& health, const Membership& membership, const Presence& presence,
+  virtual void keep(health::HealthWatch& health, const Membership& membership, std::uint16_t control_port,
                     std::function<void(const Error&)> on_trouble) = 0;
   virtual void stop_keeping() = 0;
   virtual void feed_watchdog() = 0; // any thread; at least twice a minute
