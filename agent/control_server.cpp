@@ -1,5 +1,6 @@
 #include "agent/control_server.hpp"
 
+#include "agent/client/adopt_message.hpp"
 #include "agent/client/control_messages.hpp"
 #include "agent/client/slice_frames.hpp"
 #include "agent/host_facts.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::string_view kSlicesPrefix = "/v1/slices/";
 constexpr std::size_t kLogBytes = 64 * 1024, kLogBytesMax = 1 << 20;
+constexpr std::size_t kAdoptionBytesMax = 4096;
 constexpr int kWorkers = 4, kConnectionsMax = 64;
 
 template <class T> std::optional<T> parse_number(std::string_view text) {
@@ -33,6 +35,24 @@ template <class T> std::optional<T> parse_number(std::string_view text) {
 
 bool is_hello(const http::Request& request) { return request.method == "GET" && request.path == "/v1/hello"; }
 
+bool is_health(const http::Request& request) { return request.method == "GET" && request.path == "/v1/health"; }
+bool is_adoption(const http::Request& request) { return request.method == "POST" && request.path == "/v1/adopt"; }
+
+std::size_t body_bytes_max(const http::Request& head) {
+  if (head.method == "GET") return 0;
+  if (is_adoption(head)) return kAdoptionBytesMax; // anybody may send one
+  return head.path == "/v1/slices" ? kSliceBodyBytesMax : kJsonBodyBytesMax;
+}
+
+std::int64_t wall_clock_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+inventory::Ipv4 peer_address(const http::Request& request) { // 0 = not known, which is nobody's
+  return inventory::parse_ipv4(std::string_view(request.peer).substr(0, request.peer.find(':'))).value_or(0);
+}
+
 std::size_t active_slices(const ActiveIndex* index) {
   std::size_t count = 0;
   if (index)
@@ -42,9 +62,11 @@ std::size_t active_slices(const ActiveIndex* index) {
 
 class HttpControlServer final : public ControlServer {
 public:
-  HttpControlServer(const ControlServerOptions& options, SliceStore& store, ExpertServer& expert_server,
-                    std::function<void()> power_off)
+  HttpControlServer(const ControlServerOptions& options, Membership& membership, health::HealthWatch& health, SliceStore& store,
+                    ExpertServer& expert_server, std::function<void()> power_off)
       : options_(options),
+        membership_(membership),
+        health_(health),
         store_(store),
         expert_server_(expert_server),
         power_off_(std::move(power_off)),
@@ -74,24 +96,33 @@ private:
     void (HttpControlServer::*handler)(const http::Request&, http::Response&);
   };
 
-  [[nodiscard]] bool has_key(const http::Request& request) const { return http::equal_secrets(request.bearer(), options_.key); }
+  [[nodiscard]] bool has_key(const http::Request& request) const { return membership_.is_key(request.bearer()); }
+  [[nodiscard]] std::string name() const { return membership_.member().name; }
+
+  [[nodiscard]] Error no_key() const {
+    const Member member = membership_.member();
+    if (member.key.empty())
+      return {ErrorCode::kAgentRefused, "this duck belongs to no flock yet", options_.own ? options_.own->mac : "",
+              "ductl up adopts it, from the host that it booted from"};
+    return {ErrorCode::kAgentRefused, "the flock key is missing or wrong", member.name,
+            "use the key of flock " + member.flock + ", the file key in its state folder"};
+  }
 
   // Network thread: from the head alone.
   http::Admission admit(const http::Request& head) const {
     http::Admission admission;
-    admission.body_bytes_max = head.method == "GET" ? 0 : head.path == "/v1/slices" ? kSliceBodyBytesMax : kJsonBodyBytesMax;
-    if (is_hello(head)) return admission;
-    if (!has_key(head)) {
+    admission.body_bytes_max = body_bytes_max(head);
+    if (is_hello(head) || is_health(head)) return admission;
+    if (!is_adoption(head) && !has_key(head)) {
       admission.status = 401;
-      admission.body = error_text({ErrorCode::kAgentRefused, "the flock key is missing or wrong", options_.name,
-                                   "use the key of flock " + options_.flock + ", the file key in its state folder"});
+      admission.body = error_text(no_key());
     } else if (head.header("x-ductl-protocol") != std::to_string(kControlProtocol)) {
       const std::string_view theirs = head.header("x-ductl-protocol");
       admission.status = 409;
       admission.body = error_text({ErrorCode::kAgentVersion,
                                    fmt::format("agent {} speaks control protocol {}, the request {}", kBuild, kControlProtocol,
                                                theirs.empty() ? "none" : theirs),
-                                   options_.name, "run the same version of ductl on the host and on the ducks"});
+                                   name(), "run the same version of ductl on the host and on the ducks"});
     }
     return admission;
   }
@@ -103,6 +134,8 @@ private:
         {"PUT", "/v1/model", &HttpControlServer::model},       {"PUT", "/v1/slices", &HttpControlServer::put},
         {"POST", "/v1/slices/drop", &HttpControlServer::drop}, {"POST", "/v1/epoch", &HttpControlServer::epoch},
         {"POST", "/v1/session", &HttpControlServer::session},  {"POST", "/v1/power-off", &HttpControlServer::power_off},
+        {"GET", "/v1/health", &HttpControlServer::health},     {"POST", "/v1/adopt", &HttpControlServer::adopt},
+        {"POST", "/v1/reboot", &HttpControlServer::reboot},
     };
     bool path_known = false;
     for (const Route& route : kRoutes) {
@@ -112,7 +145,7 @@ private:
     }
     if (!path_known && request.method == "GET" && request.path.starts_with(kSlicesPrefix)) return list(request, response);
     const std::string message = fmt::format("there is no {} {}", request.method, request.path);
-    refuse(response, path_known ? 405 : 404, {ErrorCode::kAgentRefused, message, options_.name, "see docs/control.md"});
+    refuse(response, path_known ? 405 : 404, {ErrorCode::kAgentRefused, message, name(), "see docs/control.md"});
   }
 
   static void answer(http::Response& response, std::string body = "{}") {
@@ -120,7 +153,7 @@ private:
   }
 
   void refuse(http::Response& response, int status, Error error) const {
-    if (error.place.empty()) error.place = options_.name;
+    if (error.place.empty()) error.place = name();
     spdlog::warn("refused: {}", error.message);
     response.send(status, "application/json", error_text(error));
   }
@@ -132,8 +165,14 @@ private:
     const auto active = store_.active();
     Hello hello;
     hello.protocol = kControlProtocol;
-    hello.name = options_.name;
-    hello.flock = options_.flock;
+    const Member member = membership_.member();
+    hello.name = member.name;
+    hello.flock = member.flock;
+    hello.adopted = !member.key.empty();
+    if (options_.own) {
+      hello.mac = options_.own->mac;
+      hello.image = options_.own->image;
+    }
     hello.version = kBuild;
     hello.boot_id = options_.boot_id;
     hello.pid = ::getpid();
@@ -173,6 +212,27 @@ private:
                                  .compute_ns = from.compute_ns}));
   }
 
+  void health(const http::Request& request, http::Response& response) {
+    std::optional<std::int64_t> skew;
+    if (const auto asked = request.query.find("time_ms"); asked != request.query.end()) {
+      const auto theirs = parse_number<std::int64_t>(asked->second);
+      if (!theirs || *theirs < 0)
+        return refuse(response, 400, {ErrorCode::kAgentRefused, "'time_ms' must be milliseconds since 1970", {}, {}});
+      skew = wall_clock_ms() - *theirs;
+    }
+    health_.set_kernel_rate(kernel_rate());
+    if (!options_.own) (void)health_.look(Clock::now()); // who owns the machine watches it all the time
+    answer(response, health_text(health_.report(Clock::now(), skew)));
+  }
+
+  // Bytes of weights a second, over all rounds so far.
+  [[nodiscard]] std::optional<double> kernel_rate() const {
+    const ExpertServerStats& from = expert_server_.stats();
+    if (from.compute_ns == 0 || from.slices == 0) return std::nullopt;
+    return static_cast<double>(from.slices) * static_cast<double>(store_.slice_bytes()) * 1e9 /
+           static_cast<double>(from.compute_ns);
+  }
+
   void digests(const http::Request&, http::Response& response) {
     std::vector<weights::SliceDigest> digests;
     for (int layer = 0; layer < store_.layers(); ++layer) digests.push_back(weights::combined_digest(store_.list(layer)));
@@ -192,7 +252,7 @@ private:
     const auto bytes = asked == request.query.end() ? kLogBytes : parse_number<std::size_t>(asked->second);
     if (!bytes || *bytes > kLogBytesMax)
       return refuse(response, 400, {ErrorCode::kAgentRefused, fmt::format("'bytes' must be 0..{}", kLogBytesMax), {}, {}});
-    auto tail = log_tail(options_.log, *bytes);
+    auto tail = options_.own ? options_.own->log(*bytes) : log_tail(options_.log, *bytes);
     if (!tail) return refuse(response, 500, tail.error());
     response.send(200, "text/plain; charset=utf-8", std::move(*tail));
   }
@@ -257,6 +317,29 @@ private:
     answer(response);
   }
 
+  void adopt(const http::Request& request, http::Response& response) {
+    const auto adoption = parse_adoption(request.body);
+    if (!adoption) return refuse(response, 400, adoption.error());
+    if (auto adopted = membership_.adopt(*adoption, peer_address(request)); !adopted)
+      return refuse(response, 409, adopted.error());
+    health_.set_expected(adoption->expected);
+    if (options_.own && adoption->time_ms != 0) {
+      health_.set_clock_found(wall_clock_ms() - adoption->time_ms);
+      options_.own->set_clock(adoption->time_ms);
+    }
+    spdlog::info("adopted by {}: {} of flock {}", request.peer, adoption->name, adoption->flock);
+    answer(response);
+  }
+
+  void reboot(const http::Request&, http::Response& response) {
+    if (!options_.own)
+      return refuse(response, 409,
+                    {ErrorCode::kAgentRefused, "the machine is not this agent's to restart", {}, "only netbooted ducks do that"});
+    spdlog::info("told to restart");
+    answer(response);
+    options_.own->reboot();
+  }
+
   void power_off(const http::Request&, http::Response& response) {
     spdlog::info("told to power off");
     answer(response);
@@ -264,6 +347,8 @@ private:
   }
 
   const ControlServerOptions options_;
+  Membership& membership_;
+  health::HealthWatch& health_;
   SliceStore& store_;
   ExpertServer& expert_server_;
   const std::function<void()> power_off_;
@@ -275,9 +360,10 @@ private:
 
 } // namespace
 
-Expected<std::unique_ptr<ControlServer>> ControlServer::start(const ControlServerOptions& options, SliceStore& store,
+Expected<std::unique_ptr<ControlServer>> ControlServer::start(const ControlServerOptions& options, Membership& membership,
+                                                              health::HealthWatch& health, SliceStore& store,
                                                               ExpertServer& expert_server, std::function<void()> power_off) {
-  auto server = std::make_unique<HttpControlServer>(options, store, expert_server, std::move(power_off));
+  auto server = std::make_unique<HttpControlServer>(options, membership, health, store, expert_server, std::move(power_off));
   if (auto listening = server->listen(); !listening) return tl::unexpected(listening.error());
   return server;
 }

@@ -1,12 +1,18 @@
-// duck-agent: puts the parts of a duck together, and ends them in order on SIGTERM, SIGINT or a power-off.
+// duck-agent: puts the parts of a duck together, and ends them in order on SIGTERM, SIGINT or a power-off. As the init of a
+// netbooted duck (process 1, no options) it brings the machine up before and ends it afterwards.
 #include "agent/agent_options.hpp"
 #include "agent/bench/bench_command.hpp"
 #include "agent/client/control_messages.hpp"
 #include "agent/client/flock_key.hpp"
 #include "agent/client/process_log.hpp"
 #include "agent/control_server.hpp"
+#include "agent/health/health_watch.hpp"
 #include "agent/host_facts.hpp"
+#include "agent/init/duck_init.hpp"
+#include "agent/init/kernel_log.hpp"
+#include "agent/init/machine.hpp"
 #include "agent/kernels/select.hpp"
+#include "agent/membership.hpp"
 #include "agent/transport/udp_transport.hpp"
 #include "inventory/inventory.hpp"
 #include "inventory/version.hpp"
@@ -23,6 +29,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -84,14 +93,50 @@ void scrub(SliceStore& store) {
                   id.layer, id.expert, id.index);
 }
 
-// Until a signal or the power-off event. Scrubs whenever no round came for a tick.
-void wait_for_end(int signals, int power_off, SliceStore& store, const ExpertServerStats& stats) {
+// Why an agent ends. Asked for from any thread, the first one counts.
+class Ending {
+public:
+  enum class Why { Signal, PowerOff, Reboot, Trouble };
+
+  Ending() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Ending() { ::close(event_); }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+  void ask(Why why, const Error& trouble = {}) {
+    const std::lock_guard lock(mutex_);
+    if (why_) return;
+    why_ = why;
+    trouble_ = trouble;
+    ::eventfd_write(event_, 1);
+  }
+  [[nodiscard]] int descriptor() const { return event_; }
+  [[nodiscard]] Why why() const {
+    const std::lock_guard lock(mutex_);
+    return why_.value_or(Why::Signal);
+  }
+  [[nodiscard]] Error trouble() const {
+    const std::lock_guard lock(mutex_);
+    return trouble_;
+  }
+
+private:
+  const int event_;
+  mutable std::mutex mutex_;
+  std::optional<Why> why_;
+  Error trouble_;
+};
+
+// Until a signal, or what was asked for. Scrubs whenever no round came for a tick.
+void wait_for_end(int signals, const Ending& ending, SliceStore& store, const ExpertServerStats& stats,
+                  const std::function<void()>& on_tick) {
   std::uint64_t rounds = stats.rounds;
   for (;;) {
-    pollfd ends[] = {{signals, POLLIN, 0}, {power_off, POLLIN, 0}};
+    on_tick();
+    pollfd ends[] = {{signals, POLLIN, 0}, {ending.descriptor(), POLLIN, 0}};
     const int ready = ::poll(ends, 2, kTickMs);
     if (ready > 0) {
-      spdlog::info("ends: {}", ends[1].revents != 0 ? "powered off" : "signal");
+      spdlog::info("ends: {}", ends[1].revents != 0 ? "told to" : "signal");
       return;
     }
     if (ready < 0 && errno != EINTR) return spdlog::error("poll fails, so this agent ends");
@@ -103,10 +148,18 @@ Expected<std::string> flock_key(const AgentOptions& options) {
   return options.key_file ? load_flock_key(*options.key_file) : read_flock_key(*options.key_descriptor);
 }
 
-Expected<void> run(const AgentOptions& options, int signals) {
-  if (auto log = start_log(options.log); !log) return log;
-  const auto key = flock_key(options);
-  if (!key) return tl::unexpected(key.error());
+// What differs between an agent of a local flock and one that has the machine.
+struct Place {
+  Membership& membership;
+  health::HealthWatch& health;
+  std::optional<OwnMachine> own;
+  std::string boot_id;
+  std::function<void(std::uint16_t control_port)> on_ready;
+  std::function<void()> on_tick = [] {};
+};
+
+// The parts of a duck at work, until its end.
+Expected<void> serve(const AgentOptions& options, int signals, Ending& ending, const Place& place) {
   UdpOptions udp;
   udp.bind = {options.address, options.data_port};
   const auto transport = open_udp_transport(udp);
@@ -118,36 +171,81 @@ Expected<void> run(const AgentOptions& options, int signals) {
   const ThreadPlan threads =
       plan_threads(core_count(), options.shared_cores.value_or(options.address >> 24 == 127), options.threads);
   ExpertServer expert_server(**transport, *store, kernels, threads);
-  const int power_off = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   ControlServerOptions control;
-  control.name = options.name;
-  control.flock = options.flock;
-  control.key = *key;
   control.address = options.address;
   control.port = options.control_port;
   control.data_port = (*transport)->local().port;
-  control.boot_id = new_boot_id();
+  control.boot_id = place.boot_id;
   control.kernels = kernels.name;
   control.threads = threads.threads;
   control.memory_limit_bytes = options.memory_limit_bytes;
   control.log = options.log;
-  const auto control_server =
-      ControlServer::start(control, *store, expert_server, [power_off] { ::eventfd_write(power_off, 1); });
+  control.own = place.own;
+  const auto control_server = ControlServer::start(control, place.membership, place.health, *store, expert_server,
+                                                   [&ending] { ending.ask(Ending::Why::PowerOff); });
   if (!control_server) return tl::unexpected(control_server.error());
   spdlog::info("duck-agent {} ({}) is {} of flock {} at {}, control port {}, data port {}, kernels {}, {}", kVersion, kRevision,
                options.name, options.flock, inventory::to_string(options.address), (*control_server)->port(), control.data_port,
                kernels.name, text(threads));
   const ExpertThread expert_thread(expert_server);
   say_ready(options, ready_text((*control_server)->port(), control.data_port, ::getpid()));
-  wait_for_end(signals, power_off, *store, expert_server.stats());
+  if (place.on_ready) place.on_ready((*control_server)->port());
+  wait_for_end(signals, ending, *store, expert_server.stats(), place.on_tick);
   (*control_server)->stop();
-  ::close(power_off);
   return {};
+}
+
+Expected<void> run(const AgentOptions& options, int signals) {
+  if (auto log = start_log(options.log); !log) return log;
+  auto key = flock_key(options);
+  if (!key) return tl::unexpected(key.error());
+  Membership membership(Member{options.name, options.flock, std::move(*key)});
+  health::HealthWatch health([] { return health::read_machine(MachineFiles(), ""); }, false, "", kVersion, Clock::now());
+  Ending ending;
+  return serve(options, signals, ending, {membership, health, {}, new_boot_id(), {}});
+}
+
+AgentOptions options_of_init(const init::Booted& booted) {
+  const inventory::Ports ports;
+  AgentOptions options;
+  options.name = inventory::to_string(booted.mac);
+  options.flock = "(none yet)";
+  options.address = booted.rule.address;
+  options.control_port = ports.control;
+  options.data_port = ports.data;
+  return options;
+}
+
+// The life of a netbooted duck. Ends with the machine, since process 1 may not return.
+void run_as_init() {
+  const int signals = open_signals();
+  const std::string boot_id = new_boot_id();
+  const auto init = init::DuckInit::start(boot_id);
+  const auto booted = init->boot();
+  if (!booted) init->give_up(booted.error());
+  Membership membership(booted->rule);
+  health::HealthWatch health([interface = booted->interface] { return health::read_machine(MachineFiles(), interface); }, true,
+                             init->image(), kVersion, Clock::now());
+  health.set_measured(init->measured());
+  (void)health.look(Clock::now());
+  Ending ending;
+  Place place{membership, health, OwnMachine{}, boot_id, {}, [&init] { init->feed_watchdog(); }};
+  place.own->mac = inventory::to_string(booted->mac);
+  place.own->image = init->image();
+  place.own->log = init::kernel_log_tail;
+  place.own->set_clock = init::set_wall_clock;
+  place.own->reboot = [&ending] { ending.ask(Ending::Why::Reboot); };
+  place.on_ready = [&](std::uint16_t port) {
+    init->keep(health, membership, port, [&ending](const Error& e) { ending.ask(Ending::Why::Trouble, e); });
+  };
+  if (auto served = serve(options_of_init(*booted), signals, ending, place); !served) init->give_up(served.error());
+  if (ending.why() == Ending::Why::Trouble) init->give_up(ending.trouble());
+  init->end(ending.why() == Ending::Why::PowerOff);
 }
 
 // `duck-agent check --ready-fd N`: what an agent started now, in this environment, would refuse before it listens. ductl asks
 // before it stops anything.
-int check(std::span<const std::string> words) {
+int check_command(std::span<const std::string> words) {
   AgentOptions options;
   int descriptor = -1;
   if (words.size() == 2 && words[0] == "--ready-fd" && (descriptor = std::atoi(words[1].c_str())) > 2)
@@ -159,6 +257,10 @@ int check(std::span<const std::string> words) {
 }
 
 int main_of_agent(int argc, char** argv) {
+  if (init::is_init(argc, argv)) {
+    run_as_init();
+    return 1; // not reached
+  }
   const auto options = parse_agent_options(argc, argv);
   if (!options) {
     fmt::print(stderr, "{}\n", options.error().text());
@@ -185,6 +287,6 @@ int main_of_agent(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && words.front() == "bench") return ductl::agent::bench::run_bench(std::span(words).subspan(1));
-  if (!words.empty() && words.front() == "check") return ductl::agent::check(std::span(words).subspan(1));
+  if (!words.empty() && words.front() == "check") return ductl::agent::check_command(std::span(words).subspan(1));
   return ductl::agent::main_of_agent(argc, argv);
 }

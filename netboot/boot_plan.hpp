@@ -4,6 +4,7 @@
 
 #include "inventory/error.hpp"
 #include "inventory/inventory.hpp"
+#include "netboot/address.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -12,9 +13,6 @@
 #include <vector>
 
 namespace ductl::netboot {
-
-using inventory::Ipv4;
-using inventory::Mac;
 
 // How a duck gets from firmware to kernel. docs/boot.md has the table of what each kind of client is then told.
 enum class Chain {
@@ -78,8 +76,6 @@ struct BootPlan {
 // its port, no address in full mode, a name that a script or a packet cannot hold. kInventoryValue / kInventoryDuplicate.
 [[nodiscard]] Expected<void> check_plan(const BootPlan& plan);
 
-// "255.255.255.0" as a number, for 24.
-[[nodiscard]] constexpr Ipv4 netmask(int prefix_length) { return prefix_length == 0 ? 0 : ~Ipv4{0} << (32 - prefix_length); }
 // "http://10.21.1.1/NAME", with the port where it is not 80.
 [[nodiscard]] std::string boot_url(const BootPlan& plan, int port_index, const std::string& name);
 // "52-54-00-21-01-01", as BOOTIF and names of scripts have it.

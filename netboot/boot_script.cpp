@@ -20,9 +20,10 @@ std::string retry_lines() {
 }
 
 std::string ip_argument(const BootPlan& plan, const BootDuck& duck) {
-  if (duck.address == 0) return "ip=${netX/ip}::${netX/gateway}:${netX/netmask}";
   const BootPort& port = plan.ports[duck.port_index];
-  return fmt::format("ip={}:::{}", inventory::to_string(duck.address), inventory::to_string(netmask(port.prefix_length)));
+  const std::string host = inventory::to_string(port.address); // the agent lets nobody else adopt it
+  if (duck.address == 0) return fmt::format("ip=${{netX/ip}}:{}:${{netX/gateway}}:${{netX/netmask}}", host);
+  return fmt::format("ip={}:{}::{}", inventory::to_string(duck.address), host, inventory::to_string(netmask(port.prefix_length)));
 }
 
 } // namespace

@@ -1,8 +1,10 @@
 // UDP datagrams as whole IPv4 packets, for clients that answer no ARP yet. Pure. RFC 791, 768.
 #pragma once
 
-#include "netboot/boot_plan.hpp"
+#include "netboot/address.hpp"
 #include "netboot/bytes.hpp"
+
+#include <optional>
 
 namespace ductl::netboot {
 

@@ -1,6 +1,7 @@
 // Who asks: which program speaks in a DHCP message, and what it is to be told. Pure.
 #pragma once
 
+#include "netboot/boot_plan.hpp"
 #include "netboot/dhcp/packet.hpp"
 
 namespace ductl::netboot::dhcp {

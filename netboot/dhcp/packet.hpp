@@ -5,7 +5,7 @@
 // message ends, padding of any length, a fixed field without its zero.
 #pragma once
 
-#include "netboot/boot_plan.hpp"
+#include "netboot/address.hpp"
 #include "netboot/bytes.hpp"
 #include "netboot/dhcp/options.hpp"
 

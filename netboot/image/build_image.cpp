@@ -53,6 +53,8 @@ Expected<void> read_kernel(const ImageInputs& inputs, Materials& materials) {
   auto vmlinuz = read_file(materials.kernel.vmlinuz, kDamaged);
   if (!vmlinuz) return tl::unexpected(vmlinuz.error());
   std::vector<std::string> names = network_modules();
+  for (const std::string& name : machine_modules())
+    if (materials.kernel.index.load_order({name})) names.push_back(name);
   names.insert(names.end(), inputs.more_modules.begin(), inputs.more_modules.end());
   auto modules = choose_modules(materials.kernel, names);
   if (!modules) return tl::unexpected(modules.error());

@@ -28,6 +28,16 @@ const std::vector<std::string>& network_modules() {
   return names;
 }
 
+const std::vector<std::string>& machine_modules() {
+  static const std::vector<std::string> names{
+      "softdog",  // the kernel's own watchdog
+      "iTCO_wdt", // Intel's, which a hung kernel cannot hold up; its device comes with one of the next two
+      "lpc_ich",  "i2c_i801",
+      "coretemp", // temperature of the cores
+  };
+  return names;
+}
+
 Expected<ChosenModules> choose_modules(const KernelPackage& kernel, const std::vector<std::string>& names) {
   const auto order = kernel.index.load_order(names);
   if (!order) return tl::unexpected(order.error());

@@ -18,6 +18,8 @@ inline constexpr const char* kImageIdFile = "image.id";        // which image th
 
 // The drivers of a duck's network, by the boards that we know and by QEMU. Each comes with what it needs.
 [[nodiscard]] const std::vector<std::string>& network_modules();
+// What a duck guards and looks at itself with: watchdogs and sensors. Left out where a kernel has none.
+[[nodiscard]] const std::vector<std::string>& machine_modules();
 
 struct ChosenModules {
   std::vector<std::string> load_order;      // flat names

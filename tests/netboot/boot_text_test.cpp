@@ -54,14 +54,15 @@ TEST(BootScript, NamesTheImageByHashAndTheAddressOfTheInventory) {
   plan.kernel_arguments = "console=ttyS0";
   const std::string script = boot_script(plan, plan.ducks[0], {"sha256/aa/vmlinuz", "sha256/bb/initrd.zst"});
   EXPECT_TRUE(script.starts_with("#!ipxe\n"));
-  EXPECT_THAT(script, HasSubstr("kernel http://10.21.1.1/sha256/aa/vmlinuz initrd=initrd ip=10.21.1.101:::255.255.255.0 "
+  EXPECT_THAT(script, HasSubstr("kernel http://10.21.1.1/sha256/aa/vmlinuz initrd=initrd ip=10.21.1.101:10.21.1.1::255.255.255.0 "
                                 "BOOTIF=01-52-54-00-21-01-01 console=ttyS0 || goto again\n"));
   EXPECT_THAT(script, HasSubstr("initrd --name initrd http://10.21.1.1/sha256/bb/initrd.zst || goto again\n"));
 }
 
 TEST(BootScript, OfADuckWithoutAnAddressTakesTheOneThatIpxeHas) {
   const BootPlan plan = sample_plan();
-  EXPECT_THAT(boot_script(plan, plan.ducks[3], {"k", "i"}), HasSubstr(" ip=${netX/ip}::${netX/gateway}:${netX/netmask} "));
+  EXPECT_THAT(boot_script(plan, plan.ducks[3], {"k", "i"}),
+              HasSubstr(" ip=${netX/ip}:10.21.2.1:${netX/gateway}:${netX/netmask} "));
 }
 
 TEST(BootScript, AutoexecGoesOnToTheScriptOfItsMac) {

@@ -59,14 +59,22 @@ struct Floor {
   std::vector<std::string_view> may_include;
 };
 
-// The first folder that a path begins with is its own; so netboot/http and netboot/image/modules stand before netboot.
+// The first one that a path begins with is its own; so the parts of netboot that ducks use too stand before netboot.
+const std::vector<std::string_view> kBootPackets{"netboot/dhcp/packet", "netboot/dhcp/options", "netboot/ipv4_udp",
+                                                 "netboot/bytes",       "netboot/address",      "inventory/"};
 const std::vector<Floor> kFloors{
     {"inventory/", {"inventory/"}},
     {"weights/", {"weights/", "inventory/"}},
     {"netboot/http/", {"netboot/http/", "inventory/"}},
     {"netboot/image/modules/", {"netboot/image/modules/", "inventory/"}},
+    {"netboot/dhcp/packet", kBootPackets},
+    {"netboot/ipv4_udp", kBootPackets},
+    {"netboot/bytes", kBootPackets},
+    {"netboot/address", kBootPackets},
     {"netboot/", {"netboot/", "inventory/"}},
-    {"agent/", {"agent/", "netboot/http/", "netboot/image/modules/", "weights/", "inventory/"}},
+    {"agent/",
+     {"agent/", "netboot/http/", "netboot/image/modules/", "netboot/dhcp/packet", "netboot/dhcp/options", "netboot/ipv4_udp",
+      "netboot/bytes", "netboot/address", "netboot/descriptor", "weights/", "inventory/"}},
     {"engine/",
      {"engine/", "agent/wire/", "agent/transport/", "agent/client/", "agent/bench/machine.hpp", "agent/bench/all_core_stream.hpp",
       "agent/bench/mapped_memory.hpp", "netboot/http/", "weights/", "inventory/"}},
@@ -83,7 +91,7 @@ const std::vector<Library> kLibraries{
     {"toml/", {"inventory/"}},
     {"boost/beast", {"netboot/http/"}},
     {"boost/asio", {"netboot/http/", "netboot/server/"}},
-    {"linux/if_packet.h", {"netboot/server/", "ductl/power/"}},
+    {"linux/if_packet.h", {"netboot/server/", "ductl/power/", "agent/init/"}},
     {"CLI/", {"ductl/", "engine/main", "netboot/image/main"}},
     {"curl/", {"agent/client/", "ductl/", "weights/fetch"}},
     {"histedit.h", {"ductl/commands/"}},
@@ -104,13 +112,16 @@ const std::vector<Library> kLibraries{
 const std::array<std::string_view, 4> kAvx2Headers{"<immintrin.h>", "<cstddef>", "<cstdint>", "<cstring>"};
 
 // Loops that do I/O and mains. What decides takes `now` as a parameter.
-const std::array<std::string_view, 20> kClockReaders{
+const std::array<std::string_view, 23> kClockReaders{
     "agent/main.cpp",                  // the process
     "agent/bench/",                    // what it does is to measure time
     "agent/control_server.cpp",        // uptime
     "agent/expert_server.cpp",         // the round loop of a duck
     "agent/client/",                   // blocking calls with timeouts
     "agent/transport/",                // waits in poll
+    "agent/health/memory_test.cpp",    // ends by the clock
+    "agent/init/address_keeper.cpp",   // the loop of the DHCP client
+    "agent/init/duck_init.cpp",        // process 1
     "ductl/main.cpp",                  //
     "ductl/commands/",                 // the loops of verbs
     "ductl/power/",                    // waits for processes

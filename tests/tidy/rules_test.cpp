@@ -15,7 +15,8 @@ TEST(FloorRule, IncludesThatGoUpAreFound) {
   EXPECT_THAT(floor_complaints("ductl/commands/up.cpp", "  #  include \"engine/sampler.hpp\"\n"),
               ElementsAre("ductl/commands/up.cpp:1: ductl/ may not include engine/sampler.hpp"));
   EXPECT_EQ(floor_complaints("netboot/http/a.cpp", "#include \"netboot/dhcp/packet.hpp\"\n").size(), 1u);
-  EXPECT_EQ(floor_complaints("agent/a.cpp", "#include \"netboot/dhcp/packet.hpp\"\n").size(), 1u);
+  EXPECT_EQ(floor_complaints("agent/a.cpp", "#include \"netboot/dhcp/responder.hpp\"\n").size(), 1u);
+  EXPECT_EQ(floor_complaints("netboot/dhcp/packet.hpp", "#include \"netboot/boot_plan.hpp\"\n").size(), 1u);
   EXPECT_EQ(floor_complaints("agent/a.cpp", "#include \"netboot/image/cpio.hpp\"\n").size(), 1u);
   EXPECT_EQ(floor_complaints("netboot/image/modules/a.cpp", "#include \"netboot/image/files.hpp\"\n").size(), 1u);
   EXPECT_EQ(floor_complaints("engine/a.cpp", "#include \"agent/store/slice_store.hpp\"\n").size(), 1u);
@@ -29,6 +30,11 @@ TEST(FloorRule, IncludesThatGoDownAreFine) {
                   "#include \"weights/slice.hpp\"\n#include <vector>\n"),
               IsEmpty());
   EXPECT_THAT(floor_complaints("tests/a.cpp", "#include \"sample.hpp\"\n"), IsEmpty());
+}
+
+TEST(FloorRule, TheAgentAsksForItsAddressWithTheServersOwnPackets) {
+  EXPECT_THAT(floor_complaints("agent/init/a.cpp", "#include \"netboot/dhcp/packet.hpp\"\n#include \"netboot/bytes.hpp\"\n"),
+              IsEmpty());
 }
 
 TEST(FloorRule, TheAgentFindsItsModulesWithTheImagesOwnCode) {
