@@ -156,11 +156,19 @@ ControlClient& ControlClient::operator=(ControlClient&&) noexcept = default;
 
 Expected<Hello> ControlClient::hello() {
   auto hello = impl_->get<Hello>("/v1/hello", parse_hello);
-  if (hello && hello->name != impl_->name)
+  if (hello && hello->adopted && hello->name != impl_->name)
     return fail(ErrorCode::kAgentRefused,
                 fmt::format("the agent at {} is {} of flock {}, not {}", impl_->address, hello->name, hello->flock, impl_->name),
                 impl_->url("/v1/hello"), "stop that agent, or give this flock other addresses or ports");
   return hello;
+}
+
+Expected<Health> ControlClient::health(std::int64_t time_ms) {
+  return impl_->get<Health>(fmt::format("/v1/health?time_ms={}", time_ms), parse_health);
+}
+
+Expected<void> ControlClient::adopt(const Adoption& adoption) {
+  return impl_->command("POST", "/v1/adopt", adoption_text(adoption));
 }
 
 Expected<AgentStats> ControlClient::stats() { return impl_->get<AgentStats>("/v1/stats", parse_stats); }
@@ -193,6 +201,8 @@ Expected<void> ControlClient::start_session(std::uint64_t tag, std::uint32_t epo
 }
 
 Expected<void> ControlClient::power_off() { return impl_->command("POST", "/v1/power-off", ""); }
+
+Expected<void> ControlClient::reboot() { return impl_->command("POST", "/v1/reboot", ""); }
 
 Expected<std::string> ControlClient::log_tail(std::size_t bytes_max) {
   return impl_->call("GET", fmt::format("/v1/log?bytes={}", bytes_max));

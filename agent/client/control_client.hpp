@@ -5,6 +5,8 @@
 // another protocol version kAgentVersion. The flock key goes in the Authorization header and nowhere else.
 #pragma once
 
+#include "agent/client/adopt_message.hpp"
+#include "agent/client/health_message.hpp"
 #include "agent/store/slice_store.hpp"
 #include "agent/transport/transport.hpp"
 
@@ -30,6 +32,9 @@ struct Hello {
   std::uint64_t session_tag = 0;
   std::uint16_t data_port = 0;
   std::uint64_t uptime_ms = 0;
+  // Of a netbooted duck. One that nobody has adopted yet has no name and no flock, and takes no other verb that needs a key.
+  bool adopted = true;
+  std::string mac, image; // "" where the agent is no duck's init
 };
 
 struct AgentStats {
@@ -52,7 +57,10 @@ public:
   ControlClient(ControlClient&&) noexcept;
   ControlClient& operator=(ControlClient&&) noexcept;
 
-  [[nodiscard]] Expected<Hello> hello(); // session_tag is 0 when the key is not this agent's
+  [[nodiscard]] Expected<Hello> hello();                       // session_tag is 0 when the key is not this agent's
+  [[nodiscard]] Expected<Health> health(std::int64_t time_ms); // the host's clock, since 1970, which the duck's is compared with
+  // Takes a duck into a flock that has no key yet (hello().adopted is false). Refused by one that has.
+  [[nodiscard]] Expected<void> adopt(const Adoption& adoption);
   [[nodiscard]] Expected<AgentStats> stats();
   [[nodiscard]] Expected<void> set_model(const StoreModel& model);
   [[nodiscard]] Expected<std::vector<weights::SliceDigest>> layer_digests(); // combined_digest of each layer's held slices
@@ -62,6 +70,7 @@ public:
   [[nodiscard]] Expected<void> activate(std::uint32_t epoch, std::span<const weights::SliceId> ids);
   [[nodiscard]] Expected<void> start_session(std::uint64_t tag, std::uint32_t epoch, std::uint16_t duck, bool bf16_hidden);
   [[nodiscard]] Expected<void> power_off();                                        // the agent ends (a real duck switches off)
+  [[nodiscard]] Expected<void> reboot();                                           // refused where the machine is not the agent's
   [[nodiscard]] Expected<std::string> log_tail(std::size_t bytes_max = 64 * 1024); // whole lines
 
 private:

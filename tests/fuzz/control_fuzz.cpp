@@ -1,6 +1,9 @@
 // Everything that the control plane parses from bytes of others: the first byte chooses which, and what is accepted must
 // come back unchanged when it is written and read again.
+#include "agent/client/adopt_message.hpp"
+#include "agent/client/announcement.hpp"
 #include "agent/client/control_messages.hpp"
+#include "agent/client/health_message.hpp"
 #include "agent/client/slice_frames.hpp"
 #include "netboot/http/head_scan.hpp"
 #include "netboot/http/request_target.hpp"
@@ -38,6 +41,16 @@ void fuzz_answers(std::string_view text) {
   if (const auto error = parse_error(text)) require(parse_error(error_text(*error))->message == error->message);
 }
 
+// What a netbooted duck says and is told; announcements come from anybody.
+void fuzz_duck(std::string_view text) {
+  if (const auto health = parse_health(text)) require(*parse_health(health_text(*health)) == *health);
+  if (const auto adoption = parse_adoption(text)) require(*parse_adoption(adoption_text(*adoption)) == *adoption);
+  if (const auto heard = parse_announcement(text)) {
+    const std::string again = announcement_text(*heard);
+    require(again.size() <= kAnnouncementBytesMax && parse_announcement(again)->mac == heard->mac);
+  }
+}
+
 void fuzz_http(std::string_view text) {
   using ductl::http::HeadScan;
   HeadScan whole, split;
@@ -54,10 +67,11 @@ void fuzz_http(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
   case 0: fuzz_frames(text); break;
   case 1: fuzz_requests(text); break;
   case 2: fuzz_answers(text); break;
+  case 4: fuzz_duck(text); break;
   default: fuzz_http(text); break;
   }
   return 0;
