@@ -104,7 +104,7 @@ const std::vector<Library> kLibraries{
 const std::array<std::string_view, 4> kAvx2Headers{"<immintrin.h>", "<cstddef>", "<cstdint>", "<cstring>"};
 
 // Loops that do I/O and mains. What decides takes `now` as a parameter.
-const std::array<std::string_view, 20> kClockReaders{
+const std::array<std::string_view, 22> kClockReaders{
     "agent/main.cpp",                  // the process
     "agent/bench/",                    // what it does is to measure time
     "agent/control_server.cpp",        // uptime
@@ -112,9 +112,11 @@ const std::array<std::string_view, 20> kClockReaders{
     "agent/client/",                   // blocking calls with timeouts
     "agent/transport/",                // waits in poll
     "ductl/main.cpp",                  //
+    "ductl/boot/boot_desk.cpp",        // when something was seen
     "ductl/commands/",                 // the loops of verbs
     "ductl/power/",                    // waits for processes
     "ductl/reconcile/local_flock.cpp", // observes
+    "ductl/reconcile/machines.cpp",    // waits for ducks
     "ductl/reconcile/temporary_flock.cpp",
     "engine/main.cpp",
     "engine/bench/",                   // what it does is to measure time
