@@ -35,7 +35,7 @@ struct BootDeskTest : ::testing::Test {
     (void)write_small_image(folder.path() / "image");
   }
   Expected<std::unique_ptr<BootDesk>> serve() {
-    const auto image = find_duck_image({folder.path() / "image"});
+    const auto image = find_duck_image(std::vector{folder.path() / "image"});
     return BootDesk::serve(flock, state, &*image, [this](const BootNews& heard) {
       const std::lock_guard lock(mutex);
       news.push_back(heard);

@@ -54,7 +54,7 @@ TEST_F(DuckImageTest, IsLookedForBesideTheProgramAndWhereItIsInstalled) {
 }
 
 TEST_F(DuckImageTest, WithoutOneItSaysHowToMakeOne) {
-  const auto found = find_duck_image({folder.path() / "none", folder.path() / "neither"});
+  const auto found = find_duck_image(std::vector{folder.path() / "none", folder.path() / "neither"});
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ErrorCode::kBootFile);
   EXPECT_THAT(found.error().place, HasSubstr("neither"));
@@ -63,7 +63,7 @@ TEST_F(DuckImageTest, WithoutOneItSaysHowToMakeOne) {
 
 TEST_F(DuckImageTest, IsReadWithItsLoadersAndEveryDigestChecked) {
   const image::Manifest manifest = write_small_image(folder.path() / "image");
-  const auto found = find_duck_image({folder.path() / "none", folder.path() / "image"});
+  const auto found = find_duck_image(std::vector{folder.path() / "none", folder.path() / "image"});
   ASSERT_TRUE(found) << found.error().text();
   EXPECT_EQ(found->manifest.image, manifest.image);
   const auto files = load_boot_files(*found);
@@ -78,7 +78,7 @@ TEST_F(DuckImageTest, IsReadWithItsLoadersAndEveryDigestChecked) {
 
 TEST_F(DuckImageTest, IsWrittenAsTheLoaderOfAnEspOnceAndNotOverAnotherSystems) {
   (void)write_small_image(folder.path() / "image");
-  const auto image = find_duck_image({folder.path() / "image"});
+  const auto image = find_duck_image(std::vector{folder.path() / "image"});
   ASSERT_TRUE(image);
   const std::filesystem::path esp = folder.path() / "esp";
   const auto nowhere = write_esp(*image, esp, false);

@@ -67,7 +67,9 @@ public:
     case ActionKind::Wake:
       if (!duck.wakes) return fail(ErrorCode::kPower, "duck did not come up: silent", action.duck);
       return boot(duck);
-    case ActionKind::Reboot: return duck.adopted ? boot(duck) : fail(ErrorCode::kAgentRefused, "no key");
+    case ActionKind::Reboot:
+      if (!duck.adopted) return fail(ErrorCode::kAgentRefused, "no key");
+      return boot(duck);
     case ActionKind::Adopt:
       if (!duck.on || duck.adopted) return fail(ErrorCode::kAgentRefused, "has a key");
       duck.adopted = true;
@@ -296,7 +298,7 @@ Observed with_streams(const std::vector<std::int64_t>& bytes_a_second) {
     ObservedDuck duck{.name = "duck" + std::to_string(i)};
     agent::HealthCheck stream = check(agent::check::kStream, agent::HealthState::Ok, "");
     stream.figure = bytes_a_second[i];
-    duck.health = agent::Health{.checks = {stream}};
+    duck.health.emplace().checks = {stream};
     observed.ducks.push_back(duck);
   }
   return observed;
