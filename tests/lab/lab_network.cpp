@@ -65,7 +65,7 @@ void make_bridge(const std::string& name, const std::string& address, const std:
   // A bridge whose taps have no VM has no link, and ductl is right to refuse it: a cable to nowhere gives it one.
   ip(fmt::format("link add {0}a type veth peer name {0}b", name));
   ip(fmt::format("link set {0}a master {0} up", name));
-  ip(fmt::format("link set {0}b up", name));
+  ip(fmt::format("link set {0}b arp off up", name)); // or it would answer for the bridge's address, and swallow what follows
   for (int i = 1; i <= taps; ++i) {
     ip(fmt::format("tuntap add dev {}{} mode tap", tap_prefix, i));
     ip(fmt::format("link set {}{} master {} up", tap_prefix, i, name));
