@@ -11,7 +11,7 @@ namespace ductl::http {
 
 namespace {
 
-constexpr unsigned kListen = 0x0a;  // TCP_LISTEN of /proc/net/tcp
+constexpr unsigned kListen = 0x0a; // TCP_LISTEN of /proc/net/tcp
 constexpr unsigned kNoPeer = 0x07; // of /proc/net/udp: bound, and connected to nobody
 
 // Inode of the socket that has the port and is in `wanted_state`, 0 if none. One on 0.0.0.0 holds every address.

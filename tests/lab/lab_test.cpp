@@ -63,6 +63,12 @@ TEST(PowerStrip, IsWokenByMagicPacketsOnly) {
 
 class Lab : public ::testing::Test {
 protected:
+  // Here and not with the tests: it needs the network on its first run.
+  static void SetUpTestSuite() {
+    const ProgramResult built =
+        test::run_program({DUCTL_CMAKE, "--build", DUCTL_BUILD_DIR, "--target", "duck-image"}, {{}, {}, 900s, {}});
+    ASSERT_EQ(built.status, 0) << built.out << built.err;
+  }
   void SetUp() override {
     if (const std::string why = enter_lab(); !why.empty()) GTEST_SKIP() << why;
     make_bridge("br1", "10.21.1.1/24", "br1t", 2);
