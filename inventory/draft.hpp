@@ -6,7 +6,7 @@
 namespace ductl::inventory {
 
 struct PortMarks {
-  Mark name, address, fanout;
+  Mark name, interface, address, fanout;
 };
 
 struct DuckMarks {
@@ -19,7 +19,7 @@ struct Draft {
   Flock flock;
   std::vector<PortMarks> port_marks; // as many as flock.ports
   std::vector<DuckMarks> duck_marks; // as many as flock.ducks
-  Mark flock_mark, power_mark;
+  Mark flock_mark, power_mark, netboot_mark;
 };
 
 // Names, addresses and MACs given twice; addresses outside their subnet; what the power driver and netboot need.

@@ -69,10 +69,7 @@ std::vector<Error> settings_not_carried_out(const Flock& flock) {
         "set it to \"unicast\": every duck gets a copy of its own");
   if (flock.engine.attention == AttentionKind::Cuda) add("engine.attention = \"cuda\"", "set it to \"cpu\" or \"auto\"");
   if (flock.engine.transport == TransportKind::Dpdk) add("engine.transport = \"dpdk\"", "set it to \"udp\"");
-  if (flock.power.kind == PowerKind::WakeOnLan)
-    add("power.driver = \"wake-on-lan\"", "a flock of processes sets it to \"process\"");
   if (flock.power.kind == PowerKind::Exec) add("power.driver = \"exec\"", "a flock of processes sets it to \"process\"");
-  if (flock.netboot.enabled) add("netboot.enabled = true", "set it to false");
   return settings;
 }
 

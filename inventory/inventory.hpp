@@ -50,10 +50,12 @@ struct Duck {
   std::string name; // unique, [a-z0-9-]{1,63}
   int port_index = 0;
   Ipv4 address = 0;
-  std::optional<Mac> mac;         // absent for process ducks
-  std::uint64_t memory_bytes = 0; // expected; 0 = not said
-  int cores = 0;                  // expected; 0 = not said
-  int link_mbps = 0;              // expected; 0 = not said
+  std::optional<Mac> mac;             // absent for process ducks
+  std::uint64_t memory_bytes = 0;     // expected; 0 = not said
+  int cores = 0;                      // expected; 0 = not said
+  int link_mbps = 0;                  // expected; 0 = not said
+  std::string chain = {};             // how it boots, as Netboot::chain; empty = as that says
+  std::string proxy_style = "bypass"; // bypass | 4011: what its firmware is offered beside another DHCP server
   bool operator==(const Duck&) const = default;
 };
 
@@ -68,6 +70,8 @@ struct Netboot {
   bool enabled = false;
   std::string chain = "auto"; // auto | ipxe | uki | http
   bool proxy_dhcp = false;
+  std::uint16_t http_port = 80; // of the boot server
+  std::string image;            // folder of the image; empty = the one that was built or installed with ductl
   bool operator==(const Netboot&) const = default;
 };
 
@@ -136,6 +140,9 @@ struct Faults {
 // Settings that the schema knows and this version does not carry out (a power driver, CUDA, ...). `validate` shows them as notes,
 // `up` refuses to start with them: nothing is accepted silently and then not done. Empty = all can be done.
 [[nodiscard]] std::vector<Error> settings_not_carried_out(const Flock& flock);
+
+// Ducks that are processes of this machine, rather than machines of their own.
+[[nodiscard]] inline bool has_local_ducks(const Flock& flock) { return flock.power.kind == PowerKind::Process; }
 
 // The model's folder or hub name, resolved against the inventory file's folder when it is a relative path that exists there.
 [[nodiscard]] std::string model_source(const Flock& flock);

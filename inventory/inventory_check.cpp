@@ -67,6 +67,23 @@ void check_ports(const Draft& draft, FaultLog& faults) {
   }
 }
 
+// Machines that are woken or booted are reached through a network card; processes of this machine need neither.
+void check_machines(const Draft& draft, FaultLog& faults) {
+  const Flock& flock = draft.flock;
+  if (has_local_ducks(flock)) {
+    if (flock.netboot.enabled)
+      faults.add(ErrorCode::kInventoryValue, draft.netboot_mark, "ducks that are processes of this machine boot nothing",
+                 "power.driver is \"process\"", "set power.driver = \"wake-on-lan\" for machines, or take the line out");
+    return;
+  }
+  if (flock.power.kind != PowerKind::WakeOnLan && !flock.netboot.enabled) return;
+  for (std::size_t i = 0; i < flock.ports.size(); ++i)
+    if (is_loopback(flock.ports[i].address))
+      faults.add(ErrorCode::kInventoryValue, draft.port_marks[i].interface,
+                 fmt::format("no machine can be woken or booted through loopback, which {} is", flock.ports[i].name), {},
+                 "name the network card that its ducks hang on, with the host's address there");
+}
+
 void check_duck_address(const Draft& draft, std::size_t index, FaultLog& faults) {
   const Duck& duck = draft.flock.ducks[index];
   const DuckMarks& marks = draft.duck_marks[index];
@@ -92,7 +109,7 @@ void check_duck_address(const Draft& draft, std::size_t index, FaultLog& faults)
 void check_ducks(const Draft& draft, FaultLog& faults) {
   Uses names("name", faults), addresses("address", faults), macs("MAC address", faults);
   const Flock& flock = draft.flock;
-  const bool needs_mac = flock.power.kind == PowerKind::WakeOnLan || flock.netboot.enabled;
+  const bool needs_mac = !has_local_ducks(flock) && (flock.power.kind == PowerKind::WakeOnLan || flock.netboot.enabled);
   for (std::size_t i = 0; i < flock.ducks.size(); ++i) {
     const Duck& duck = flock.ducks[i];
     const DuckMarks& marks = draft.duck_marks[i];
@@ -120,6 +137,7 @@ bool is_label(std::string_view text) {
 
 void check_flock(const Draft& draft, FaultLog& faults) {
   check_ports(draft, faults);
+  check_machines(draft, faults);
   check_ducks(draft, faults);
   const std::size_t count = draft.flock.ducks.size();
   if (count > kDucksMax)

@@ -27,6 +27,7 @@ constexpr Names<IndexKeys, 2> kIndexKeys{{{"f32", IndexKeys::F32}, {"fp8", Index
 constexpr Names<SpeculationKind, 2> kSpeculations{{{"mtp", SpeculationKind::Mtp}, {"off", SpeculationKind::Off}}};
 
 constexpr std::int64_t kContextMax = 1 << 20;
+const std::vector<std::string> kChains{"auto", "ipxe", "uki", "http"};
 
 void read_word(TableReader& reader, const std::string& key, const std::vector<std::string>& words, std::string& into) {
   std::size_t index = 0;
@@ -64,7 +65,7 @@ void read_port(TableReader& reader, Draft& draft) {
   }
   reader.choice("fanout", kFanouts, port.fanout);
   draft.flock.ports.push_back(port);
-  draft.port_marks.push_back({reader.mark("name"), reader.mark("address"), reader.mark("fanout")});
+  draft.port_marks.push_back({reader.mark("name"), reader.mark("interface"), reader.mark("address"), reader.mark("fanout")});
   reader.finish();
 }
 
@@ -97,6 +98,8 @@ Duck read_common(TableReader& reader, const Draft& draft, bool& port_known) {
     duck.memory_bytes = static_cast<std::uint64_t>(std::llround(memory_gib * kGib));
   reader.integer("cores", 1, 1024, duck.cores);
   reader.integer("link_mbps", 10, 400000, duck.link_mbps);
+  read_word(reader, "chain", kChains, duck.chain);
+  read_word(reader, "proxy_style", {"bypass", "4011"}, duck.proxy_style);
   return duck;
 }
 
@@ -268,17 +271,23 @@ void read_model(TableReader& reader, Model& model) {
   reader.finish();
 }
 
+void read_netboot(TableReader& reader, Draft& draft) {
+  Netboot& netboot = draft.flock.netboot;
+  draft.netboot_mark = reader.mark("enabled");
+  reader.boolean("enabled", netboot.enabled);
+  read_word(reader, "chain", kChains, netboot.chain);
+  reader.boolean("proxy_dhcp", netboot.proxy_dhcp);
+  reader.integer("http_port", 1, 65535, netboot.http_port);
+  if (reader.text("image", netboot.image) && netboot.image.empty())
+    reader.fault("image", "netboot.image is empty", {}, "name the folder that holds manifest.json, or take the line out");
+  reader.finish();
+}
+
 void read_small_sections(TableReader& root, Flock& flock) {
   if (auto reader = root.section("agent")) {
     reader->integer("control_port", 1, 65535, flock.agent_ports.control);
     reader->integer("data_port", 1, 65535, flock.agent_ports.data);
     reader->integer("threads", 0, 64, flock.agent_threads);
-    reader->finish();
-  }
-  if (auto reader = root.section("netboot")) {
-    reader->boolean("enabled", flock.netboot.enabled);
-    read_word(*reader, "chain", {"auto", "ipxe", "uki", "http"}, flock.netboot.chain);
-    reader->boolean("proxy_dhcp", flock.netboot.proxy_dhcp);
     reader->finish();
   }
   if (auto reader = root.section("limits")) {
@@ -310,10 +319,14 @@ void read_flock(TableReader& root, Draft& draft, FaultLog& faults) {
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.first.mark("").line < b.first.mark("").line; });
   for (auto& [reader, is_range] : entries) is_range ? read_ducks(reader, draft, faults) : read_duck(reader, draft, faults);
-  if (auto reader = root.section("power")) read_power(*reader, draft.flock.power);
+  if (auto reader = root.section("power")) {
+    draft.power_mark = reader->mark("driver");
+    read_power(*reader, draft.flock.power);
+  }
   root.require("model", "[model]");
   if (auto reader = root.section("model")) read_model(*reader, draft.flock.model);
   if (auto reader = root.section("engine")) read_engine(*reader, draft.flock.engine);
+  if (auto reader = root.section("netboot")) read_netboot(*reader, draft);
   read_small_sections(root, draft.flock);
   root.finish();
 }

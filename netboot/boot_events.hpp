@@ -20,6 +20,7 @@ enum class BootEventKind {
   FileFailed,    // a transfer ended early, or the file is not served
   Refused,       // NAK: it asked for an address that is not its own
   Ignored,       // a duck of ours that cannot be served: 32-bit UEFI, PXE under chain "http", ...
+  OtherSystem,   // a duck of ours has its address and runs something else: it booted from a disk
   WrongPort,     // a duck of ours in another broadcast domain than the inventory says
   UnknownMac,    // somebody who is not in the inventory asks to boot
   ForeignServer, // another DHCP server answers in our broadcast domain

@@ -31,14 +31,29 @@ void write_plan(CommandContext& context, const std::string& flock, const reconci
     write_nothing(context, flock);
 }
 
-void write_result(CommandContext& context, const std::string& flock, int actions) {
+// What runs: processes, or an engine and machines.
+std::string things(bool machines, int count) {
+  const auto number = static_cast<std::uint64_t>(count);
+  return machines ? fmt::format("{} (engine and machines)", count) : view::plural(number, "process", "processes");
+}
+
+void write_result(CommandContext& context, const std::string& flock, bool machines, int actions) {
   if (context.wants_json()) {
     context.write_json({{"schema", "ductl/down/v1"}, {"changed", actions > 0}, {"actions", actions}});
   } else if (actions == 0) {
     write_nothing(context, flock);
   } else {
-    context.out.write(fmt::format("Stopped: {} of flock {}.\n",
-                                  view::plural(static_cast<std::uint64_t>(actions), "process", "processes"), flock));
+    context.out.write(fmt::format("Stopped: {} of flock {}.\n", things(machines, actions), flock));
+  }
+}
+
+// A machine that is switched off with wake-on-LAN unarmed is lost to everybody but who can press its button.
+void warn_of_deep_sleepers(CommandContext& context, const reconcile::Observed& observed) {
+  for (const reconcile::ObservedDuck& duck : observed.ducks) {
+    const agent::HealthCheck* armed = duck.health ? agent::find(*duck.health, agent::check::kWakeOnLan) : nullptr;
+    if (armed == nullptr || armed->state == agent::HealthState::Ok) continue;
+    context.err.write(fmt::format("{} may not wake again by itself (wake-on-LAN: {}): have its button at hand\n", duck.name,
+                                  armed->value.empty() ? armed->advice : armed->value));
   }
 }
 
@@ -48,17 +63,21 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   reconcile::LocalFlock flock(*inventory, agent::state_folder(inventory->name));
   if (const auto ok = agent::check_state_folder(flock.state()); !ok) return context.report(ok.error());
   const reconcile::Desired desired = reconcile::remembered_state(*inventory, flock.state(), reconcile::Goal::Down);
-  const reconcile::Plan plan = reconcile::plan_actions(desired, flock.hands().observe(desired));
+  const reconcile::Observed observed = flock.hands().observe(desired);
+  const reconcile::Plan plan = reconcile::plan_actions(desired, observed);
   for (const reconcile::Action& action : plan.actions) context.err.write(action_text(action) + "\n");
+  warn_of_deep_sleepers(context, observed);
   const int count = static_cast<int>(plan.actions.size());
+  const bool machines = !inventory::has_local_ducks(*inventory);
   if (options.dry_run) {
     write_plan(context, inventory->name, plan);
     return ExitCode::Ok;
   }
   // A flock of processes is soon up again, so that scripts need no --yes; a person at a terminal is asked.
   if (count > 0 && context.input_is_terminal && context.err.is_terminal) {
-    const auto confirmed =
-        context.confirm(fmt::format("stop {} of flock {}", count == 1 ? "this process" : "these processes", inventory->name));
+    const auto confirmed = context.confirm(
+        machines ? fmt::format("stop the engine and power off these machines of flock {}", inventory->name)
+                 : fmt::format("stop {} of flock {}", count == 1 ? "this process" : "these processes", inventory->name));
     if (!confirmed) {
       context.say("not confirmed: nothing was stopped");
       if (context.wants_json()) context.write_json(errors_document({&confirmed.error(), 1}));
@@ -73,7 +92,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   const reconcile::ReconcileReport report = reconcile::lower_flock(flock, walk);
   view.close();
   if (!report.converged()) return report_errors(context, report.errors);
-  write_result(context, inventory->name, report.actions);
+  write_result(context, inventory->name, machines, report.actions);
   return ExitCode::Ok;
 }
 

@@ -23,6 +23,8 @@ using reconcile::DuckDiagnosis;
 using reconcile::ObservedDuck;
 using reconcile::Stage;
 
+constexpr std::size_t kImageIdShown = 12;
+
 struct Seen {
   reconcile::Desired desired;
   reconcile::Observed observed;
@@ -62,6 +64,20 @@ Seen look(const inventory::Flock& inventory) {
 
 ordered_json text_or_null(const std::string& text) { return text.empty() ? ordered_json() : ordered_json(text); }
 
+ordered_json health_json(const agent::Health& health) {
+  ordered_json checks = ordered_json::array();
+  for (const agent::HealthCheck& check : health.checks) {
+    checks.push_back({{"name", check.name},
+                      {"state", agent::to_string(check.state)},
+                      {"value", text_or_null(check.value)},
+                      {"expected", text_or_null(check.expected)},
+                      {"figure", check.figure ? ordered_json(*check.figure) : ordered_json()},
+                      {"since_s", check.since_s},
+                      {"advice", text_or_null(check.advice)}});
+  }
+  return {{"state", agent::to_string(agent::worst(health))}, {"checks", checks}};
+}
+
 ordered_json duck_json(const inventory::Duck& inventory, std::uint64_t slices_wanted, const ObservedDuck& duck,
                        const DuckDiagnosis& diagnosis, const std::string& log) {
   ordered_json json = {{"name", duck.name},
@@ -88,6 +104,13 @@ ordered_json duck_json(const inventory::Duck& inventory, std::uint64_t slices_wa
     json["memory_available_bytes"] = duck.hello->memory_available_bytes;
     json["uptime_ms"] = duck.hello->uptime_ms;
   }
+  if (duck.hello && !duck.hello->mac.empty()) {
+    json["mac"] = duck.hello->mac;
+    json["image"] = duck.hello->image;
+    json["adopted"] = duck.hello->adopted;
+  }
+  if (duck.health) json["health"] = health_json(*duck.health);
+  if (duck.boot) json["boot_step"] = boot::to_string(duck.boot->step);
   if (duck.stats) {
     json["rounds"] = duck.stats->rounds;
     json["compute_ns"] = duck.stats->compute_ns;
@@ -116,6 +139,7 @@ ordered_json status_json(const inventory::Flock& inventory, const Seen& seen) {
           {"serving", seen.diagnosis.serving},
           {"ducks", ducks},
           {"flock", inventory.name},
+          {"image_wanted", text_or_null(seen.desired.image)},
           {"degraded", seen.diagnosis.degraded},
           {"reason", text_or_null(seen.diagnosis.reason)},
           {"next", text_or_null(seen.diagnosis.next)},
@@ -137,6 +161,15 @@ std::string slices_text(std::uint64_t held, std::uint64_t wanted) {
   return wanted == 0 ? view::count_text(held) : fmt::format("{}/{}", view::count_text(held), view::count_text(wanted));
 }
 
+view::Cell health_cell(const std::optional<agent::Health>& health) {
+  if (!health) return "-";
+  const agent::HealthState state = agent::worst(*health);
+  const view::Style style = state == agent::HealthState::Fail   ? view::Style::Red
+                            : state == agent::HealthState::Warn ? view::Style::Yellow
+                                                                : view::Style::Plain;
+  return {agent::to_string(state), style};
+}
+
 std::string status_table(const CommandContext& context, const inventory::Flock& inventory, const Seen& seen) {
   view::Table table({{"NAME"},
                      {"STAGE"},
@@ -151,6 +184,8 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
                      {.title = "THREADS", .right = true, .wide_only = true},
                      {.title = "FORMAT", .wide_only = true},
                      {.title = "EPOCH", .right = true, .wide_only = true},
+                     {.title = "IMAGE", .wide_only = true},
+                     {.title = "HEALTH", .wide_only = true},
                      {"REASON"},
                      {.title = "NEXT", .wide_only = true}});
   for (std::size_t i = 0; i < inventory.ducks.size(); ++i) {
@@ -170,6 +205,8 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
                hello ? std::to_string(hello->threads) : "-",
                hello && !hello->format.empty() ? hello->format : "-",
                hello ? std::to_string(hello->epoch) : "-",
+               hello && !hello->image.empty() ? hello->image.substr(0, kImageIdShown) : "-",
+               health_cell(duck.health),
                diagnosis.reason,
                diagnosis.next});
   }
@@ -215,10 +252,11 @@ ExitCode run_status(CommandContext& context) {
 
 void add_status(CLI::App& app, CommandContext& context) {
   CLI::App* verb = app.add_subcommand("status", "Show how far each duck came, and why no further");
-  verb->footer(
-      "Stages: off, waking, agent, healthy, filling, ready, serving. SINCE is when ductl first saw the duck in its stage.\n"
-      "Exit code 0 serving, 3 serving though not every duck of the inventory does, 4 not serving.\n"
-      "Examples:\n  ductl status -o wide\n  ductl status -o json | jq .serving");
+  verb->footer("Stages: off, waking, dhcp, loader, image, agent, healthy, filling, ready, serving; dhcp, loader and image are "
+               "those of machines\n"
+               "that boot over the network. SINCE is when ductl first saw the duck in its stage.\n"
+               "Exit code 0 serving, 3 serving though not every duck of the inventory does, 4 not serving.\n"
+               "Examples:\n  ductl status -o wide\n  ductl status -o json | jq .serving");
   verb->callback([&context] { context.choose([&context] { return run_status(context); }); });
 }
 

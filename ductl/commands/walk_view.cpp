@@ -28,6 +28,11 @@ ActionWords words_of(ActionKind kind) {
   case ActionKind::StartAgent: return {'+', "start", "start-agent"};
   case ActionKind::RestartAgent: return {'~', "restart", "restart-agent"};
   case ActionKind::StopAgent: return {'-', "stop", "stop-agent"};
+  case ActionKind::Wake: return {'+', "wake", "wake"};
+  case ActionKind::Reboot: return {'~', "reboot", "reboot"};
+  case ActionKind::Adopt: return {'+', "adopt", "adopt"};
+  case ActionKind::CheckHealth: return {'~', "check", "check-health"};
+  case ActionKind::PowerOff: return {'-', "power off", "power-off"};
   case ActionKind::Fill: return {'~', "fill", "fill"};
   case ActionKind::StartEngine: return {'+', "start", "start-engine"};
   case ActionKind::RestartEngine: return {'~', "restart", "restart-engine"};
@@ -79,6 +84,9 @@ std::string plan_summary(const reconcile::Plan& plan) {
   };
   add(ActionKind::StartAgent, "to start");
   add(ActionKind::RestartAgent, "to restart");
+  add(ActionKind::Wake, "to wake");
+  add(ActionKind::Reboot, "to reboot");
+  add(ActionKind::Adopt, "to adopt");
   if (count(ActionKind::Fill) > 0)
     parts.push_back(fmt::format("{} to fill ({}{}{})", count(ActionKind::Fill), view::bytes_text(bytes),
                                 plan.format.empty() ? "" : " of ", plan.format));
@@ -86,6 +94,7 @@ std::string plan_summary(const reconcile::Plan& plan) {
   add(ActionKind::RestartEngine, "engine to restart");
   add(ActionKind::StopEngine, "engine to stop");
   add(ActionKind::StopAgent, "to stop");
+  add(ActionKind::PowerOff, "to power off");
   return fmt::format("Plan: {}. {} ducks unchanged.", parts.empty() ? "nothing to do" : fmt::format("{}", fmt::join(parts, ", ")),
                      plan.ducks_unchanged);
 }

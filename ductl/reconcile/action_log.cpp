@@ -18,6 +18,11 @@ std::string text_of(const Action& action) {
   case ActionKind::StartEngine: return "start " + who;
   case ActionKind::RestartAgent:
   case ActionKind::RestartEngine: return "restart " + who;
+  case ActionKind::Wake: return "wake " + who;
+  case ActionKind::Reboot: return "reboot " + who;
+  case ActionKind::Adopt: return "adopt " + who;
+  case ActionKind::CheckHealth: return "check the health of " + who;
+  case ActionKind::PowerOff: return "power off " + who;
   case ActionKind::Fill: return fmt::format("fill {}, {} slices of {} bytes", who, action.slices, action.bytes);
   }
   return who;

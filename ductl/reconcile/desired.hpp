@@ -22,10 +22,16 @@ struct DesiredDuck {
   std::uint64_t memory_bytes = 0;      // likewise
 };
 
+// What ducks are: processes of this machine, which it starts and stops, or machines, which it wakes, adopts and tells to switch
+// off.
+enum class DuckKind { Process, Machine };
+
 struct Desired {
   Goal goal = Goal::Serving;
   std::string flock;
-  std::string version = {}; // of every agent; "" = any
+  DuckKind kind = DuckKind::Process;
+  std::string version = {}; // of every agent; "" = any. Of machines the image decides
+  std::string image = {};   // id of the image that machines shall run; "" = any
   std::string model_id = {};
   std::string format = {}; // of its slices: "fp9", "e4m3"; "" = not known without opening the model
   int threads = 0;         // that compute on every duck; 0 = any

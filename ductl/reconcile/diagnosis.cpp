@@ -1,5 +1,8 @@
 #include "ductl/reconcile/diagnosis.hpp"
 
+#include "ductl/reconcile/planner.hpp"
+#include "ductl/reconcile/straggler.hpp"
+
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
@@ -33,10 +36,37 @@ DuckDiagnosis diagnose_silent(const ObservedDuck& duck) {
           .next = duck.power.died ? fmt::format("read its log, then {}", kRunUp) : std::string(kRunUp)};
 }
 
+Stage stage_of(boot::BootStep step) {
+  switch (step) {
+  case boot::BootStep::None: return Stage::Off;
+  case boot::BootStep::Woken: return Stage::Waking;
+  case boot::BootStep::Asked:
+  case boot::BootStep::Leased: return Stage::Dhcp;
+  case boot::BootStep::Loader: return Stage::Loader;
+  case boot::BootStep::Image: return Stage::Image;
+  case boot::BootStep::Agent: return Stage::Agent;
+  }
+  return Stage::Off;
+}
+
+DuckDiagnosis diagnose_silent_machine(const ObservedDuck& duck) {
+  if (duck.hello_error && duck.hello_error->code != ErrorCode::kAgentUnreachable)
+    return {.name = duck.name, .stage = Stage::Agent, .reason = duck.hello_error->message, .next = duck.hello_error->next};
+  const ObservedBoot boot = duck.boot.value_or(ObservedBoot{});
+  if (boot.step == boot::BootStep::None && boot.verdict.reason.empty())
+    return {.name = duck.name, .reason = "does not answer, and was not woken", .next = kRunUp};
+  return {.name = duck.name,
+          .stage = stage_of(boot.step),
+          .reason = boot.verdict.reason,
+          .next = boot.verdict.next.empty() ? kRunUp : boot.verdict.next};
+}
+
 DuckDiagnosis diagnose_answering(const Desired& desired, const Observed& observed, std::size_t number, bool serves) {
   const DesiredDuck& wanted = desired.ducks[number];
   const ObservedDuck& duck = observed.ducks[number];
   const agent::Hello& hello = *duck.hello;
+  if (desired.kind == DuckKind::Machine && !hello.adopted)
+    return {.name = duck.name, .stage = Stage::Agent, .reason = "is up and in no flock yet", .next = kRunUp};
   if (hello.flock == desired.flock && hello.name != duck.name && is_own_agent(observed, hello.pid)) {
     return {.name = duck.name, .reason = fmt::format("duck {} of this flock runs in its place", hello.name), .next = kRunUp};
   }
@@ -85,13 +115,30 @@ std::string shortage(const DesiredDuck& wanted, const agent::Hello& hello) {
   return text;
 }
 
-// It says more than it changes: a duck that is not what it should be serves all the same.
-void note_shortage(const DesiredDuck& wanted, const agent::Hello& hello, DuckDiagnosis& result) {
-  if (result.stage == Stage::Off) return; // somebody else's agent
-  const std::string text = shortage(wanted, hello);
+void note(DuckDiagnosis& result, const std::string& text, const std::string& next) {
   if (text.empty()) return;
   result.reason += result.reason.empty() ? text : "; " + text;
-  if (result.next.empty()) result.next = "repair the duck, or say in the inventory what it has";
+  if (result.next.empty()) result.next = next;
+}
+
+std::string check_text(const agent::HealthCheck& check) {
+  std::string text = fmt::format("{}: {}", check.name, check.value.empty() ? agent::to_string(check.state) : check.value.c_str());
+  if (!check.expected.empty()) text += ", expected " + check.expected;
+  return text;
+}
+
+// It says more than it changes: a duck that is not what it should be serves all the same. Its own checks know more than its
+// hello.
+void note_condition(const Desired& desired, const DesiredDuck& wanted, const ObservedDuck& duck, DuckDiagnosis& result) {
+  if (result.stage == Stage::Off) return; // somebody else's agent
+  constexpr const char* kRepair = "repair the duck, or say in the inventory what it has";
+  note(result, image_reason(desired, *duck.hello), "`ductl up` restarts it into the wanted image");
+  if (!duck.health) return note(result, shortage(wanted, *duck.hello), kRepair);
+  for (const agent::HealthCheck& check : duck.health->checks) {
+    if (check.name == agent::check::kImage) continue; // said above
+    if (check.state == agent::HealthState::Fail || check.state == agent::HealthState::Warn)
+      note(result, check_text(check), check.advice.empty() ? kRepair : check.advice);
+  }
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -120,15 +167,21 @@ Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::
   Diagnosis result;
   const std::uint64_t session = engine_session(observed, serving_ducks);
   const bool engine_well = observed.engine.running && observed.engine.healthy;
+  const std::map<std::string, std::string> slow = stragglers(observed);
   std::vector<std::string> lost;
   for (std::size_t i = 0; i < observed.ducks.size(); ++i) {
     const ObservedDuck& duck = observed.ducks[i];
     const bool in_session = contains(serving_ducks, duck.name) && duck.hello && session != 0 &&
                             duck.hello->session_tag == session &&
                             duck.hello->epoch != 0; // 0: it found a damaged slice among those it computes with
+    const bool machine = desired.kind == DuckKind::Machine;
     result.ducks.push_back(duck.hello ? diagnose_answering(desired, observed, i, engine_well && in_session)
+                           : machine  ? diagnose_silent_machine(duck)
                                       : diagnose_silent(duck));
-    if (duck.hello) note_shortage(desired.ducks[i], *duck.hello, result.ducks.back());
+    if (duck.hello) note_condition(desired, desired.ducks[i], duck, result.ducks.back());
+    if (const auto found = slow.find(duck.name); found != slow.end())
+      note(result.ducks.back(), found->second,
+           "look at its temperature, its power limits in the BIOS and its memory (docs/bios.md)");
     if (contains(serving_ducks, duck.name) && !in_session) lost.push_back(duck.name);
   }
   result.serving = engine_well && lost.empty() && !serving_ducks.empty();

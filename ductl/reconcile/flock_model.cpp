@@ -1,5 +1,6 @@
 #include "ductl/reconcile/flock_model.hpp"
 
+#include "ductl/boot/duck_image.hpp"
 #include "inventory/version.hpp"
 #include "weights/budget.hpp"
 #include "weights/context_length.hpp"
@@ -69,6 +70,20 @@ agent::Serving serving_of(const inventory::Flock& flock) {
   return serving;
 }
 
+DuckKind kind_of(const inventory::Flock& flock) {
+  return inventory::has_local_ducks(flock) ? DuckKind::Process : DuckKind::Machine;
+}
+
+// A machine's agent is what its image holds: it is replaced by booting another image, and by nothing else.
+std::string wanted_version(const inventory::Flock& flock) { return inventory::has_local_ducks(flock) ? kBuild : ""; }
+
+// Where ducks boot from us and there is an image. `ductl up` says what it lacks when it has to serve one.
+std::string wanted_image(const inventory::Flock& flock) {
+  if (!flock.netboot.enabled) return {};
+  const auto image = boot::find_duck_image(flock);
+  return image ? image->manifest.image : std::string();
+}
+
 } // namespace
 
 Expected<FlockModel> open_flock_model(const inventory::Flock& flock) {
@@ -126,7 +141,9 @@ Expected<void> save_changed_placement(const FlockModel& model, const agent::Stat
 Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Goal goal) {
   Desired desired{.goal = goal,
                   .flock = flock.name,
-                  .version = kBuild,
+                  .kind = kind_of(flock),
+                  .version = wanted_version(flock),
+                  .image = wanted_image(flock),
                   .model_id = model.manifest.model_id,
                   .format = std::string(weights::format_name(model.format)),
                   .threads = flock.agent_threads,
@@ -150,7 +167,9 @@ Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Go
 Desired remembered_state(const inventory::Flock& flock, const agent::StateFolder& state, Goal goal) {
   Desired desired{.goal = goal,
                   .flock = flock.name,
-                  .version = kBuild,
+                  .kind = kind_of(flock),
+                  .version = wanted_version(flock),
+                  .image = wanted_image(flock),
                   .model_id = {},
                   .format = {},
                   .threads = flock.agent_threads,

@@ -1,9 +1,12 @@
 #include "ductl/reconcile/local_flock.hpp"
 
 #include "agent/client/flock_key.hpp"
+#include "ductl/boot/boot_desk.hpp"
 #include "ductl/power/launch.hpp"
 #include "ductl/power/process_driver.hpp"
+#include "ductl/power/wake_on_lan.hpp"
 #include "ductl/reconcile/engine_probe.hpp"
+#include "ductl/reconcile/machines.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +23,11 @@ constexpr std::chrono::milliseconds kHealthLimit{2000};
 constexpr std::chrono::milliseconds kEngineEndGrace{5000};
 constexpr std::chrono::milliseconds kEngineReadyLimit{600'000}; // a big checkpoint on a slow disk
 
+std::int64_t unix_ms_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
 std::string file_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -32,6 +40,7 @@ struct LocalFlock::Impl final : FlockHands {
   agent::StateFolder state;
   std::string key = {}; // "" when there is none yet: enough for looking
   std::unique_ptr<power::PowerDriver> power = {};
+  std::unique_ptr<Machines> machines = {}; // null where ducks are processes
   const FlockModel* model = nullptr;
   bool stats = false;
   std::function<void(const std::string&, const agent::FillProgress&)> on_fill = [](const std::string&,
@@ -44,6 +53,11 @@ struct LocalFlock::Impl final : FlockHands {
   }
 
   void make_driver() {
+    if (!inventory::has_local_ducks(flock)) {
+      power = power::make_wake_on_lan_driver(flock.ports);
+      machines = std::make_unique<Machines>(flock, state, key);
+      return;
+    }
     power = power::make_process_driver({.agent_program = power::sibling_program("duck-agent").value_or("duck-agent"),
                                         .state = state,
                                         .flock = flock.name,
@@ -55,7 +69,8 @@ struct LocalFlock::Impl final : FlockHands {
 
   [[nodiscard]] agent::ControlClient client(const inventory::Duck& duck, std::uint16_t control_port) const {
     return {duck.name, agent::Endpoint{duck.address, control_port}, key,
-            std::chrono::milliseconds(flock.limits.control_timeout_ms), state.log(duck.name).string()};
+            std::chrono::milliseconds(flock.limits.control_timeout_ms),
+            machines ? "by GET /v1/log, or on its screen" : state.log(duck.name).string()};
   }
 
   [[nodiscard]] int number_of(const std::string& name) const {
@@ -112,10 +127,14 @@ struct LocalFlock::Impl final : FlockHands {
     }
     if (!hello) {
       seen.hello_error = std::move(hello.error());
+      if (machines) seen.boot = observe_boot(number);
       return seen;
     }
     seen.hello = std::move(*hello);
     const bool ours = seen.power.power != power::Power::Off && seen.hello->flock == flock.name && seen.hello->name == duck.name;
+    if (machines || (ours && stats)) {
+      if (auto health = agent.health(unix_ms_now())) seen.health = std::move(*health);
+    }
     if (!ours) return seen;
     if (compare && model != nullptr) {
       auto fill = agent::plan_fill(agent, *seen.hello, model->manifest, model->placement, static_cast<int>(number));
@@ -128,6 +147,13 @@ struct LocalFlock::Impl final : FlockHands {
       if (auto counts = agent.stats()) seen.stats = *counts;
     }
     return seen;
+  }
+
+  [[nodiscard]] ObservedBoot observe_boot(std::size_t number) const {
+    const boot::BootStories stories = boot::load_stories(state, flock);
+    return {.step = stories.ducks[number].step,
+            .verdict =
+                boot::diagnose_boot(stories, number, flock, boot::patience_of(flock.limits), std::chrono::system_clock::now())};
   }
 
   [[nodiscard]] ObservedEngine observe_engine() const {
@@ -188,6 +214,11 @@ struct LocalFlock::Impl final : FlockHands {
       return nothing_sent(power->off(duck).and_then([&] { return power->on(duck); }));
     }
     case ActionKind::Fill: return fill(number);
+    case ActionKind::Wake:
+    case ActionKind::Reboot:
+    case ActionKind::Adopt:
+    case ActionKind::CheckHealth:
+    case ActionKind::PowerOff: return nothing_sent(machines->act(action, static_cast<std::size_t>(number), desired.image));
     }
     return fail(ErrorCode::kInternal, "an unknown action");
   }
@@ -290,8 +321,15 @@ void LocalFlock::ask_for_stats(bool stats) { impl_->stats = stats; }
 void LocalFlock::on_fill(std::function<void(const std::string&, const agent::FillProgress&)> callback) {
   impl_->on_fill = std::move(callback);
 }
-void LocalFlock::on_interrupt(std::function<bool()> interrupted) { impl_->interrupted = std::move(interrupted); }
+void LocalFlock::on_boot(std::function<void(const std::string&, const std::string&)> callback) {
+  if (impl_->machines) impl_->machines->on_boot = std::move(callback);
+}
+void LocalFlock::on_interrupt(std::function<bool()> interrupted) {
+  impl_->interrupted = std::move(interrupted);
+  if (impl_->machines) impl_->machines->interrupted = impl_->interrupted;
+}
 Expected<void> LocalFlock::check_starts(const Plan& plan) const {
+  if (impl_->machines) return impl_->machines->check(plan);
   for (const Action& action : plan.actions) {
     if (action.kind != ActionKind::StartAgent && action.kind != ActionKind::RestartAgent) continue;
     const int number = impl_->number_of(action.duck);

@@ -1,7 +1,8 @@
 // A flock as this machine holds it: inventory, state folder, key, power driver, and the real eyes and hands of the reconciler.
 //
-// The hands start and stop duck-agent and duck-engine (run files in the state folder), talk to agents with one control client
-// a call, and pack and send slices. Serving or filling needs a FlockModel; looking and stopping does not.
+// The hands start and stop duck-engine, and duck-agent where ducks are processes (run files in the state folder); where they are
+// machines, machines.hpp has the hands on them. They talk to agents with one control client a call, and pack and send slices.
+// Serving or filling needs a FlockModel; looking and stopping does not.
 #pragma once
 
 #include "ductl/reconcile/flock_model.hpp"
@@ -24,11 +25,14 @@ public:
   void ask_for_stats(bool stats);
   // Progress of one duck's filling; from the threads that fill.
   void on_fill(std::function<void(const std::string& duck, const agent::FillProgress&)> callback);
+  // How far a machine that is waited for has come; from the threads that wait. After prepare().
+  void on_boot(std::function<void(const std::string& duck, const std::string& how_far)> callback);
   // Asked while the engine is started or a duck filled, from any thread: true ends that with kCancelled.
   void on_interrupt(std::function<bool()> interrupted);
 
   [[nodiscard]] FlockHands& hands();
-  // What starting these ducks would fail with and can be known before; the first of them that has such a fault.
+  // What starting these ducks would fail with and can be known before; the first of them that has such a fault. Where machines
+  // are to boot, boots are served from now on.
   [[nodiscard]] Expected<void> check_starts(const Plan& plan) const;
   [[nodiscard]] const inventory::Flock& flock() const;
   [[nodiscard]] const agent::StateFolder& state() const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "agent/client/fill.hpp"
+#include "ductl/boot/boot_diagnosis.hpp"
 #include "ductl/power/power_driver.hpp"
 #include "inventory/clock.hpp"
 
@@ -11,6 +12,12 @@
 #include <vector>
 
 namespace ductl::reconcile {
+
+// A machine's way to its agent, as boots.json and its diagnosis have it.
+struct ObservedBoot {
+  boot::BootStep step = boot::BootStep::None;
+  boot::BootVerdict verdict = {};
+};
 
 struct ObservedDuck {
   std::string name;
@@ -24,6 +31,8 @@ struct ObservedDuck {
       {}; // held slices compared with the placement; only of our own agents, only when asked for
   std::optional<Error> fill_error = {};
   std::optional<agent::AgentStats> stats = {}; // only when asked for
+  std::optional<agent::Health> health = {};    // of machines; of processes only when asked for
+  std::optional<ObservedBoot> boot = {};       // of machines that do not answer
 };
 
 struct ObservedEngine {

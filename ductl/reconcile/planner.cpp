@@ -9,6 +9,7 @@ namespace {
 
 // Versions alone do not tell one build from the next.
 constexpr const char* kRebuilt = "the program was rebuilt";
+constexpr std::size_t kImageIdShown = 12;
 
 struct DuckPlan {
   std::vector<Action> actions = {};
@@ -26,6 +27,20 @@ Action fill_all(const DesiredDuck& duck) {
 
 DuckPlan start(const DesiredDuck& duck, ActionKind kind, std::string reason) {
   return {.actions = {Action{.kind = kind, .duck = duck.name, .reason = std::move(reason)}, fill_all(duck)}};
+}
+
+// From a machine's agent that has no key yet to one that holds its slices. Weights go to no duck that is not as it should be.
+void raise_machine(const DesiredDuck& duck, const std::string& reason, std::vector<Action>& actions) {
+  actions.push_back({.kind = ActionKind::Adopt, .duck = duck.name, .reason = reason});
+  actions.push_back({.kind = ActionKind::CheckHealth, .duck = duck.name, .reason = "before weights go in"});
+  actions.push_back(fill_all(duck));
+}
+
+DuckPlan boot_machine(const DesiredDuck& duck, ActionKind kind, std::string reason) {
+  DuckPlan plan;
+  plan.actions.push_back({.kind = kind, .duck = duck.name, .reason = std::move(reason)});
+  raise_machine(duck, "has no key after its boot", plan.actions);
+  return plan;
 }
 
 DuckPlan stranger(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
@@ -55,10 +70,55 @@ DuckPlan misplaced(const DesiredDuck& wanted, const ObservedDuck& duck) {
   return plan;
 }
 
+Action fill_rest(const std::string& duck, const agent::FillPlan& fill, const agent::Hello& hello) {
+  return {.kind = ActionKind::Fill,
+          .duck = duck,
+          .reason = fill_reason(fill, hello),
+          .slices = fill.send.size(),
+          .bytes = fill.send_bytes};
+}
+
+DuckPlan plan_machine(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+  const agent::Hello& hello = *duck.hello;
+  const DesiredDuck& wanted = desired.ducks[number];
+  if (hello.adopted && hello.flock != desired.flock) return stranger(desired, number, duck);
+  DuckPlan plan;
+  if (!hello.adopted) plan.actions.push_back({.kind = ActionKind::Adopt, .duck = wanted.name, .reason = "has no key yet"});
+  if (const std::string reason = image_reason(desired, hello); !reason.empty()) {
+    DuckPlan anew = boot_machine(wanted, ActionKind::Reboot, reason);
+    std::move(anew.actions.begin(), anew.actions.end(), std::back_inserter(plan.actions));
+    return plan;
+  }
+  if (!hello.adopted) {
+    plan.actions.pop_back();
+    raise_machine(wanted, "has no key yet", plan.actions);
+    return plan;
+  }
+  if (duck.fill_error) return {.fault = duck.fill_error};
+  if (!duck.fill || duck.fill->empty()) return {};
+  plan.actions.push_back({.kind = ActionKind::CheckHealth, .duck = wanted.name, .reason = "before weights go in"});
+  plan.actions.push_back(fill_rest(wanted.name, *duck.fill, hello));
+  return plan;
+}
+
+// Another protocol can't be talked to, not even to be restarted; whatever else answers is somebody else.
+DuckPlan plan_silent_machine(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+  if (duck.hello_error && duck.hello_error->code != ErrorCode::kAgentUnreachable) {
+    Error fault = *duck.hello_error;
+    fault.place = address_of(desired, number, duck);
+    fault.next = fault.code == ErrorCode::kAgentVersion
+                     ? "switch it off by its button: it boots the present image when `ductl up` wakes it"
+                     : "give the flock other addresses, or look for the other machine that has this one";
+    return {.fault = std::move(fault)};
+  }
+  return boot_machine(desired.ducks[number], ActionKind::Wake, "does not answer");
+}
+
 DuckPlan plan_answering(const Desired& desired, const Observed& observed, std::size_t number) {
   const ObservedDuck& duck = observed.ducks[number];
   const agent::Hello& hello = *duck.hello;
   const DesiredDuck& wanted = desired.ducks[number];
+  if (desired.kind == DuckKind::Machine) return plan_machine(desired, number, duck);
   if (duck.power.power == power::Power::Off || hello.flock != desired.flock || hello.name != wanted.name) {
     const bool own = hello.flock == desired.flock && hello.name != wanted.name && is_own_agent(observed, hello.pid);
     return own ? misplaced(wanted, duck) : stranger(desired, number, duck);
@@ -76,14 +136,11 @@ DuckPlan plan_answering(const Desired& desired, const Observed& observed, std::s
   }
   if (duck.fill_error) return {.fault = duck.fill_error};
   if (!duck.fill || duck.fill->empty()) return {};
-  return {.actions = {Action{.kind = ActionKind::Fill,
-                             .duck = wanted.name,
-                             .reason = fill_reason(*duck.fill, hello),
-                             .slices = duck.fill->send.size(),
-                             .bytes = duck.fill->send_bytes}}};
+  return {.actions = {fill_rest(wanted.name, *duck.fill, hello)}};
 }
 
 DuckPlan plan_silent(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
+  if (desired.kind == DuckKind::Machine) return plan_silent_machine(desired, number, duck);
   const DesiredDuck& wanted = desired.ducks[number];
   const bool reachable = duck.hello_error && duck.hello_error->code != ErrorCode::kAgentUnreachable;
   if (duck.power.power != power::Power::Off) {
@@ -116,6 +173,14 @@ Plan plan_down(const Desired& desired, const Observed& observed) {
   for (std::size_t i = 0; i < desired.ducks.size(); ++i) {
     const ObservedDuck& duck = observed.ducks[i];
     const bool ours = duck.hello && duck.hello->flock == desired.flock && duck.hello->name == duck.name;
+    if (desired.kind == DuckKind::Machine) {
+      if (ours || (duck.hello && !duck.hello->adopted)) {
+        plan.actions.push_back({.kind = ActionKind::PowerOff, .duck = duck.name, .reason = "is on"});
+      } else {
+        ++plan.ducks_unchanged;
+      }
+      continue;
+    }
     if (duck.power.power == power::Power::On || (duck.power.power == power::Power::Unknown && ours)) {
       plan.actions.push_back({.kind = ActionKind::StopAgent, .duck = duck.name, .reason = "runs"});
     } else {
@@ -143,6 +208,12 @@ std::string engine_reason(const Desired& desired, const Observed& observed, bool
 }
 
 } // namespace
+
+std::string image_reason(const Desired& desired, const agent::Hello& hello) {
+  if (desired.image.empty() || hello.image == desired.image) return {};
+  const auto shown = [](const std::string& id) { return id.empty() ? std::string("none") : id.substr(0, kImageIdShown); };
+  return fmt::format("runs image {}, wanted is {}", shown(hello.image), shown(desired.image));
+}
 
 agent::Serving serving_with_ports(const Desired& desired, const Observed& observed) {
   agent::Serving serving = desired.serving;

@@ -9,7 +9,20 @@
 
 namespace ductl::reconcile {
 
-enum class ActionKind { StopEngine, StartAgent, RestartAgent, StopAgent, Fill, StartEngine, RestartEngine };
+enum class ActionKind {
+  StopEngine,
+  StartAgent, // of processes: these three
+  RestartAgent,
+  StopAgent,
+  Wake, // of machines: these; each returns when the duck has been seen to be there, or gone
+  Reboot,
+  Adopt,
+  CheckHealth,
+  PowerOff,
+  Fill,
+  StartEngine,
+  RestartEngine
+};
 
 struct Action {
   ActionKind kind = ActionKind::StartAgent;
@@ -28,6 +41,9 @@ struct Plan {
 };
 
 [[nodiscard]] Plan plan_actions(const Desired& desired, const Observed& observed);
+
+// Why a machine is not to stay on the image that it runs; "" = it is the wanted one, or any will do.
+[[nodiscard]] std::string image_reason(const Desired& desired, const agent::Hello& hello);
 
 // desired.serving with the ports that were observed: what serving.json should hold.
 [[nodiscard]] agent::Serving serving_with_ports(const Desired& desired, const Observed& observed);

@@ -42,6 +42,16 @@ public:
     show(stage);
   }
 
+  // A machine that boots; its steps are told once each.
+  void boot(const std::string& duck, const std::string& how_far) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(boots_[duck], how_far) == how_far) return;
+    view::StageProgress& stage = stages_[title(ActionKind::Wake)];
+    stage.stage = title(ActionKind::Wake);
+    stage.detail = duck + ": " + how_far;
+    show(stage);
+  }
+
   void fill(const std::string& duck, const agent::FillProgress& progress) {
     const std::lock_guard lock(mutex_);
     view::StageProgress& stage = stages_[title(ActionKind::Fill)];
@@ -74,6 +84,11 @@ private:
     switch (kind) {
     case ActionKind::StartAgent:
     case ActionKind::RestartAgent: return "agents";
+    case ActionKind::Wake:
+    case ActionKind::Reboot: return "booting";
+    case ActionKind::Adopt: return "adopting";
+    case ActionKind::CheckHealth: return "health";
+    case ActionKind::PowerOff: return "powering off";
     case ActionKind::Fill: return "filling";
     case ActionKind::StartEngine:
     case ActionKind::RestartEngine: return "engine";
@@ -87,6 +102,7 @@ private:
   std::mutex mutex_;
   std::map<std::string, view::StageProgress> stages_;
   std::map<std::string, std::uint64_t> filled_bytes_;
+  std::map<std::string, std::string> boots_; // how far each has come
 };
 
 ReconcileReport failed(Error error) {
@@ -171,11 +187,13 @@ ReconcileReport raise_flock(LocalFlock& flock, const WalkOptions& walk) {
   StageBoard board(walk.on_stage);
   flock.use_model(&*model);
   flock.on_fill([&](const std::string& duck, const agent::FillProgress& progress) { board.fill(duck, progress); });
+  flock.on_boot([&](const std::string& duck, const std::string& how_far) { board.boot(duck, how_far); });
   flock.on_interrupt(walk.interrupted);
   ReconcileOptions options = reconcile_options(flock, walk, board, *log);
   options.check = [&](const Plan& plan, const Observed& observed) { return check_start(flock, *model, walk, plan, observed); };
   ReconcileReport report = reconcile(flock.hands(), desired, options);
   flock.on_fill([](const std::string&, const agent::FillProgress&) {});
+  flock.on_boot([](const std::string&, const std::string&) {});
   flock.on_interrupt([] { return false; });
   flock.use_model(nullptr);
   if (report.converged() && walk.goal == Goal::Filled) {

@@ -28,7 +28,7 @@ public:
       } else if (action.kind == ActionKind::RestartEngine) {
         stop = Action{.kind = ActionKind::StopEngine, .reason = action.reason};
         start = action;
-      } else if (action.kind == ActionKind::StopAgent) {
+      } else if (action.kind == ActionKind::StopAgent || action.kind == ActionKind::PowerOff) {
         stops.push_back({action});
       } else if (!by_duck.empty() && by_duck.back().front().duck == action.duck) {
         by_duck.back().push_back(action);
@@ -62,7 +62,10 @@ private:
 
   // Booting and filling have limits of their own: a thread waits here for its turn.
   bool act(const Action& action, bool counts) {
-    Turns& turns = action.kind == ActionKind::Fill ? filling_ : booting_;
+    const bool boots = action.kind == ActionKind::StartAgent || action.kind == ActionKind::RestartAgent ||
+                       action.kind == ActionKind::Wake || action.kind == ActionKind::Reboot;
+    const bool ends = action.kind == ActionKind::StopAgent || action.kind == ActionKind::PowerOff;
+    Turns& turns = boots || ends ? booting_ : filling_; // a duck that is up does not wait for those that are not
     turns.acquire();
     const bool done = act_now(action, counts);
     turns.release();

@@ -182,7 +182,7 @@ void Responder::leased(const Case& c) {
   if (c.client.kind == ClientKind::Agent)
     add(BootEventKind::AgentAsked, c, fmt::format("{}'s agent runs and has {}", c.duck.name, address));
   else if (c.client.kind == ClientKind::Other)
-    add(BootEventKind::Leased, c,
+    add(BootEventKind::OtherSystem, c,
         fmt::format("{} has {}, asked for by another system than ours: it booted from a disk?", c.duck.name, address));
   else
     add(BootEventKind::Leased, c,

@@ -12,10 +12,11 @@ namespace ductl::http {
 namespace {
 
 constexpr unsigned kListen = 0x0a; // TCP_LISTEN of /proc/net/tcp
+constexpr unsigned kNoPeer = 0x07; // of /proc/net/udp: bound, and connected to nobody
 
-// Inode of the listening socket, 0 if none. A listener on 0.0.0.0 holds every address.
-unsigned long listening_inode(std::uint32_t address, std::uint16_t port) {
-  std::ifstream table("/proc/net/tcp");
+// Inode of the socket that has the port and is in `wanted_state`, 0 if none. One on 0.0.0.0 holds every address.
+unsigned long holding_inode(const char* file, unsigned wanted_state, std::uint32_t address, std::uint16_t port) {
+  std::ifstream table(file);
   std::string line;
   std::getline(table, line); // titles
   while (std::getline(table, line)) {
@@ -25,7 +26,7 @@ unsigned long listening_inode(std::uint32_t address, std::uint16_t port) {
                     &state, &inode) != 4)
       continue;
     const std::uint32_t held = ntohl(local_address);
-    if (state == kListen && local_port == port && (held == address || held == 0 || address == 0)) return inode;
+    if (state == wanted_state && local_port == port && (held == address || held == 0 || address == 0)) return inode;
   }
   return 0;
 }
@@ -39,10 +40,7 @@ bool holds_socket(const std::filesystem::path& process, const std::string& link)
   return false;
 }
 
-} // namespace
-
-std::string tcp_port_holder(std::uint32_t address, std::uint16_t port) {
-  const unsigned long inode = listening_inode(address, port);
+std::string holder_of(unsigned long inode) {
   if (inode == 0) return {};
   const std::string link = fmt::format("socket:[{}]", inode);
   std::error_code ec;
@@ -55,6 +53,16 @@ std::string tcp_port_holder(std::uint32_t address, std::uint16_t port) {
     return fmt::format("PID {} ({})", pid, name);
   }
   return {};
+}
+
+} // namespace
+
+std::string tcp_port_holder(std::uint32_t address, std::uint16_t port) {
+  return holder_of(holding_inode("/proc/net/tcp", kListen, address, port));
+}
+
+std::string udp_port_holder(std::uint32_t address, std::uint16_t port) {
+  return holder_of(holding_inode("/proc/net/udp", kNoPeer, address, port));
 }
 
 } // namespace ductl::http

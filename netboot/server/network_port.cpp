@@ -169,8 +169,13 @@ Expected<void> NetworkPort::open_link_sockets() {
 Expected<Descriptor> NetworkPort::udp(std::uint16_t number, bool any_address) const {
   Descriptor fd(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.open() || !bind_to_device(fd.get(), port_.interface) || !set(fd.get(), SOL_SOCKET, SO_BROADCAST, 1) ||
-      !bind_socket(fd.get(), endpoint(any_address ? INADDR_ANY : port_.address, number)))
-    return socket_error(port_, fmt::format("UDP port {}", number));
+      !bind_socket(fd.get(), endpoint(any_address ? INADDR_ANY : port_.address, number))) {
+    const int reason = errno;
+    const std::string holder =
+        reason == EADDRINUSE ? http::udp_port_holder(any_address ? INADDR_ANY : port_.address, number) : std::string();
+    errno = reason;
+    return socket_error(port_, fmt::format("UDP port {}", number), holder);
+  }
   (void)set(fd.get(), SOL_SOCKET, SO_SNDBUF, kUdpBufferBytes); // a smaller one is slower, and no fault
   return fd;
 }

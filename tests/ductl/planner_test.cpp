@@ -22,6 +22,11 @@ std::vector<std::string> words(const Plan& plan) {
     case ActionKind::StartAgent: kind = "start "; break;
     case ActionKind::RestartAgent: kind = "restart "; break;
     case ActionKind::StopAgent: kind = "stop "; break;
+    case ActionKind::Wake: kind = "wake "; break;
+    case ActionKind::Reboot: kind = "reboot "; break;
+    case ActionKind::Adopt: kind = "adopt "; break;
+    case ActionKind::CheckHealth: kind = "check "; break;
+    case ActionKind::PowerOff: kind = "power off "; break;
     case ActionKind::Fill: kind = "fill "; break;
     }
     result.push_back(kind + action.duck);

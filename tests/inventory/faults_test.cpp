@@ -215,10 +215,16 @@ TEST(InventoryFaults, NamesOfOtherProcessesAreTaken) {
   EXPECT_THAT(fault.place, testing::StartsWith("flock.toml:"));
 }
 
-TEST(InventoryFaults, WakingNeedsAMacAtEveryDuck) {
+TEST(InventoryFaults, WakingNeedsANetworkCardAndAMacAtEveryDuck) {
   const std::vector<Error> faults = faults_of(plus("[power]\ndriver = \"wake-on-lan\"\n"));
-  ASSERT_EQ(faults.size(), 3u);
-  EXPECT_EQ(faults[2].message, "extra has no MAC address");
+  ASSERT_EQ(faults.size(), 4u);
+  EXPECT_THAT(faults[0].message, HasSubstr("through loopback"));
+  EXPECT_EQ(faults[3].message, "extra has no MAC address");
+}
+
+TEST(InventoryFaults, ProcessesAreNotBooted) {
+  const Error fault = fault_of(plus("[netboot]\nenabled = true\n"));
+  EXPECT_EQ(fault.message, "ducks that are processes of this machine boot nothing");
 }
 
 TEST(InventoryFaults, AFileThatCannotBeReadSaysWhy) {

@@ -24,6 +24,7 @@ public:
     flock.agent_ports = {static_cast<std::uint16_t>(number(1, 65535)), static_cast<std::uint16_t>(number(1, 65535))};
     flock.agent_threads = number(0, 64);
     flock.power.max_booting = number(1, 64);
+    flock.power.kind = PowerKind::WakeOnLan;
     flock.netboot.enabled = number(0, 1) == 1;
     flock.model.source = "org/name \"quoted\" \\ é";
     flock.engine.hidden = number(0, 1) == 0 ? HiddenType::F32 : HiddenType::Bf16;
@@ -61,9 +62,10 @@ std::string toml_of(const Flock& flock) {
                        "{}\nlink_mbps = {}\n",
                        flock.ports[static_cast<std::size_t>(duck.port_index)].name, duck.name, to_string(duck.address),
                        to_string(*duck.mac), static_cast<double>(duck.memory_bytes) / 1073741824.0, duck.cores, duck.link_mbps);
-  out += fmt::format(
-      "[agent]\ncontrol_port = {}\ndata_port = {}\nthreads = {}\n[power]\nmax_booting = {}\n[netboot]\nenabled = {}\n",
-      flock.agent_ports.control, flock.agent_ports.data, flock.agent_threads, flock.power.max_booting, flock.netboot.enabled);
+  out += fmt::format("[agent]\ncontrol_port = {}\ndata_port = {}\nthreads = {}\n[power]\ndriver = \"wake-on-lan\"\nmax_booting = "
+                     "{}\n[netboot]\nenabled = {}\n",
+                     flock.agent_ports.control, flock.agent_ports.data, flock.agent_threads, flock.power.max_booting,
+                     flock.netboot.enabled);
   out += "[model]\nsource = \"org/name \\\"quoted\\\" \\\\ \\u00e9\"\n";
   out += fmt::format("[engine]\nhidden = \"{}\"\ncontext_length = {}\napi_address = \"{}\"\n[limits]\ndead_after_ms = {}\n",
                      flock.engine.hidden == HiddenType::F32 ? "f32" : "bf16", flock.engine.context_length,

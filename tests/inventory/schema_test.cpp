@@ -65,6 +65,8 @@ off_command = "/bin/off {mac}"
 enabled = false
 chain = "uki"
 proxy_dhcp = true
+http_port = 8069
+image = "image"
 [model]
 source = "/models/x"
 chat_format = "chatml-qwen3"
@@ -95,7 +97,7 @@ request_tokens_max = 99
   expected.agent_ports = {1, 65535};
   expected.agent_threads = 3;
   expected.power = {PowerKind::Exec, 9, "/bin/on {name}", "/bin/off {mac}"};
-  expected.netboot = {false, "uki", true};
+  expected.netboot = {false, "uki", true, 8069, "image"};
   expected.model = {"/models/x", "chatml-qwen3", "fp9"};
   expected.engine = {AttentionKind::Cuda,
                      TransportKind::Dpdk,
@@ -120,6 +122,14 @@ TEST(InventorySchema, WithTwoPortsTheyMust) {
   EXPECT_EQ(fault_of(with("port = \"port1\"\nname = \"extra\"", "name = \"extra\"") + second).message, "duck.port is missing");
 }
 
+TEST(InventorySchema, ADuckBootsByItsOwnChain) {
+  const Flock flock = parsed(with("name = \"extra\"", "name = \"extra\"\nchain = \"uki\"\nproxy_style = \"4011\""));
+  EXPECT_EQ(flock.ducks.back().chain, "uki");
+  EXPECT_EQ(flock.ducks.back().proxy_style, "4011");
+  EXPECT_EQ(flock.ducks.front().chain, "");
+  EXPECT_EQ(flock.ducks.front().proxy_style, "bypass");
+}
+
 TEST(InventorySchema, SettingsThatNobodyCarriesOutAreNamed) {
   Flock flock = parsed(std::string(kSample));
   flock.ports[0].fanout = Fanout::Unicast;
@@ -127,13 +137,12 @@ TEST(InventorySchema, SettingsThatNobodyCarriesOutAreNamed) {
   flock.ports[0].fanout = Fanout::Broadcast;
   flock.engine.attention = AttentionKind::Cuda;
   flock.engine.transport = TransportKind::Dpdk;
-  flock.power.kind = PowerKind::WakeOnLan;
-  flock.netboot.enabled = true;
+  flock.power.kind = PowerKind::Exec;
   const std::vector<Error> settings = settings_not_carried_out(flock);
-  ASSERT_EQ(settings.size(), 5u);
+  ASSERT_EQ(settings.size(), 4u);
   EXPECT_THAT(settings[0].message, ::testing::HasSubstr("fanout = \"broadcast\" of port1"));
   EXPECT_THAT(settings[1].message, ::testing::HasSubstr("engine.attention = \"cuda\""));
-  EXPECT_THAT(settings[3].message, ::testing::HasSubstr("wake-on-lan"));
+  EXPECT_THAT(settings[3].message, ::testing::HasSubstr("power.driver = \"exec\""));
 }
 
 } // namespace

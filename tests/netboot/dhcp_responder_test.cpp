@@ -113,7 +113,7 @@ TEST(FullDhcp, AnotherSystemGetsItsAddressAndIsTold) {
   const auto ack = lab.answer(request_of(disk_system(kMac1), kDuck1, kHost1));
   EXPECT_EQ(ack.yiaddr, kDuck1);
   EXPECT_EQ(ack.find(67), nullptr);
-  EXPECT_THAT(lab.last_text(BootEventKind::Leased), HasSubstr("disk"));
+  EXPECT_THAT(lab.last_text(BootEventKind::OtherSystem), HasSubstr("disk"));
 }
 
 TEST(FullDhcp, UrlsNameAnotherHttpPort) {

@@ -112,7 +112,7 @@ const std::vector<Library> kLibraries{
 const std::array<std::string_view, 4> kAvx2Headers{"<immintrin.h>", "<cstddef>", "<cstdint>", "<cstring>"};
 
 // Loops that do I/O and mains. What decides takes `now` as a parameter.
-const std::array<std::string_view, 23> kClockReaders{
+const std::array<std::string_view, 25> kClockReaders{
     "agent/main.cpp",                  // the process
     "agent/bench/",                    // what it does is to measure time
     "agent/control_server.cpp",        // uptime
@@ -123,9 +123,11 @@ const std::array<std::string_view, 23> kClockReaders{
     "agent/init/address_keeper.cpp",   // the loop of the DHCP client
     "agent/init/duck_init.cpp",        // process 1
     "ductl/main.cpp",                  //
+    "ductl/boot/boot_desk.cpp",        // when something was seen
     "ductl/commands/",                 // the loops of verbs
     "ductl/power/",                    // waits for processes
     "ductl/reconcile/local_flock.cpp", // observes
+    "ductl/reconcile/machines.cpp",    // waits for ducks
     "ductl/reconcile/temporary_flock.cpp",
     "engine/main.cpp",
     "engine/bench/",                   // what it does is to measure time
