@@ -282,6 +282,18 @@ Expected<ExpertWeights> expert_weights(const Checkpoint& checkpoint, int layer, 
 
 namespace {
 
+void add_ffn_faults(const Checkpoint& checkpoint, std::vector<Error>& faults) {
+  const ModelConfig& config = checkpoint.config();
+  for (int layer = 0; layer < decoder_layers(config) && faults.size() < kFaultsMax; ++layer) {
+    for (int expert = 0; expert < expert_count(config, layer) && faults.size() < kFaultsMax; ++expert) {
+      auto weights = expert_weights(checkpoint, layer, expert);
+      if (weights) continue;
+      faults.push_back(std::move(weights.error()));
+      if (is_moe_layer(config, layer) && checkpoint.find(fused_experts_name(layer))) break; // one word a layer is enough
+    }
+  }
+}
+
 void add_unknown_tensors(const Checkpoint& checkpoint, std::vector<Error>& faults) {
   for (const std::string& name : checkpoint.tensor_names()) {
     if (is_known_tensor(checkpoint.config(), name) || faults.size() >= kFaultsMax) continue;
@@ -293,25 +305,27 @@ void add_unknown_tensors(const Checkpoint& checkpoint, std::vector<Error>& fault
   }
 }
 
-} // namespace
-
-Expected<void> check_tensors(const Checkpoint& checkpoint) {
-  const ModelConfig& config = checkpoint.config();
-  std::vector<Error> faults;
-  for (int layer = 0; layer < decoder_layers(config) && faults.size() < kFaultsMax; ++layer) {
-    for (int expert = 0; expert < expert_count(config, layer) && faults.size() < kFaultsMax; ++expert) {
-      auto weights = expert_weights(checkpoint, layer, expert);
-      if (weights) continue;
-      faults.push_back(std::move(weights.error()));
-      if (is_moe_layer(config, layer) && checkpoint.find(fused_experts_name(layer))) break; // one word a layer is enough
-    }
-  }
-  add_unknown_tensors(checkpoint, faults); // behind those that say more
+Expected<void> one_error(const std::vector<Error>& faults) {
   if (faults.empty()) return {};
   Error error = faults.front();
   for (std::size_t i = 1; i < faults.size(); ++i) error.message += "; " + faults[i].message;
   if (faults.size() == kFaultsMax) error.message += "; and maybe more";
   return tl::unexpected(std::move(error));
+}
+
+} // namespace
+
+Expected<void> check_ffn_tensors(const Checkpoint& checkpoint) {
+  std::vector<Error> faults;
+  add_ffn_faults(checkpoint, faults);
+  return one_error(faults);
+}
+
+Expected<void> check_tensors(const Checkpoint& checkpoint) {
+  std::vector<Error> faults;
+  add_ffn_faults(checkpoint, faults);
+  add_unknown_tensors(checkpoint, faults); // behind those that say more
+  return one_error(faults);
 }
 
 } // namespace ductl::weights

@@ -127,13 +127,15 @@ std::string check_text(const agent::HealthCheck& check) {
   return text;
 }
 
-// It says more than it changes: a duck that is not what it should be serves all the same. Its own checks know more than its
-// hello.
+// It says more than it changes: a duck that is not what it should be serves all the same. The checks of a machine
+// know more than its hello.
 void note_condition(const Desired& desired, const DesiredDuck& wanted, const ObservedDuck& duck, DuckDiagnosis& result) {
   if (result.stage == Stage::Off) return; // somebody else's agent
   constexpr const char* kRepair = "repair the duck, or say in the inventory what it has";
   note(result, image_reason(desired, *duck.hello), "`ductl up` restarts it into the wanted image");
-  if (!duck.health) return note(result, shortage(wanted, *duck.hello), kRepair);
+  // A process knows nothing of the inventory; a machine was told at its adoption, and its checks compare.
+  if (!duck.health || desired.kind == DuckKind::Process) note(result, shortage(wanted, *duck.hello), kRepair);
+  if (!duck.health) return;
   for (const agent::HealthCheck& check : duck.health->checks) {
     if (check.name == agent::check::kImage) continue; // said above
     if (check.state == agent::HealthState::Fail || check.state == agent::HealthState::Warn)

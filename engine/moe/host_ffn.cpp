@@ -55,7 +55,7 @@ private:
 };
 
 Expected<void> HostFfn::load(const weights::Checkpoint& checkpoint) {
-  if (auto checked = weights::check_tensors(checkpoint); !checked) return checked;
+  if (auto checked = weights::check_ffn_tensors(checkpoint); !checked) return checked;
   std::vector<NamedMatrix> matrices;
   for (int layer = 0; layer < weights::decoder_layers(config_); ++layer) {
     auto& experts = experts_.emplace_back();

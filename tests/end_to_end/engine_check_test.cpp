@@ -59,9 +59,10 @@ struct EngineCheck : ::testing::Test {
   }
 };
 
-TEST_F(EngineCheck, AMissingNorm) {
+TEST_F(EngineCheck, ANormByAnotherName) {
   replace_in(weights, "model.layers.2.input_layernorm.weight", "model.layers.2.inqut_layernorm.weight");
-  up_refuses(AllOf(HasSubstr("error[D0201]"), HasSubstr("model.layers.2.input_layernorm.weight")));
+  up_refuses(
+      AllOf(HasSubstr("error[D0201]"), HasSubstr("\"model.layers.2.inqut_layernorm.weight\" is no part of a llama model")));
 }
 
 TEST_F(EngineCheck, AHeadOfTheWrongShape) {

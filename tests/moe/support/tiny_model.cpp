@@ -53,7 +53,7 @@ std::size_t blocks(const TinyModel& model) { return (static_cast<std::size_t>(mo
 } // namespace
 
 const agent::ExpertKernels& tiny_kernels() {
-  static const agent::ExpertKernels kTable{.name = "tiny", .forward = &forward};
+  static const agent::ExpertKernels kTable{.name = "tiny", .forward = &forward, .down_only = nullptr};
   return kTable;
 }
 
