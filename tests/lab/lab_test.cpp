@@ -96,6 +96,7 @@ protected:
     std::vector<std::string> argv{DUCTL_BIN_DIR "/power-strip", (folder_.path() / "vm").string()};
     argv.insert(argv.end(), ducks.begin(), ducks.end());
     strip_ = std::make_unique<RunningProgram>(argv);
+    ASSERT_TRUE(strip_says("listening")); // a packet sent before would be lost
   }
   [[nodiscard]] bool strip_says(const std::string& text, std::chrono::seconds limit = 5s) const {
     return strip_->wait_for_output(text, limit);
@@ -249,6 +250,7 @@ TEST_F(Sick, ADuckWithAmnesia) {
 
 TEST_F(Sick, ADuckInAnotherBroadcastDomain) {
   make_bridge("br2", "10.21.2.1/24", "br2t", 1);
+  change("boot_timeout_s = 240", "boot_timeout_s = 60");
   std::ofstream(inventory(), std::ios::app) << "[[port]]\nname = \"port2\"\ninterface = \"br2\"\naddress = \"10.21.2.1/24\"\n";
   change("name = \"duck[1-1]\"", "port = \"port1\"\nname = \"duck[1-1]\"");
   plug_in({"mac=52:54:00:21:01:01,bridge=br2,tap=br2t1"});

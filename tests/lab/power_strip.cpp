@@ -64,6 +64,8 @@ public:
   }
 
   void run() {
+    std::puts("{\"event\": \"listening\"}");
+    std::fflush(stdout);
     while (ended == 0) {
       (void)::poll(sockets_.data(), sockets_.size(), 200);
       for (std::size_t i = 0; i < sockets_.size(); ++i) hear(sockets_[i].fd, bridges_[i]);
