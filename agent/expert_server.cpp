@@ -62,13 +62,14 @@ struct ExpertServer::Impl {
                  session.duck, hidden, session.bf16_hidden ? "bf16" : "f32", session.compact_reply ? "compact" : "exact");
   }
 
-  // Whether anything had come.
-  bool intake() {
+  // Whether anything had come. While a round computes no session is adopted, as that may replace the buffers which it writes
+  // into: frames of a new one are strangers until the round has been given up.
+  bool intake(bool computing = false) {
     std::array<IncomingFrame, wire::DuckRound::kBurst> burst;
     for (int i = 0; i < kIntakeBurstsMax; ++i) {
       const std::size_t count = transport.receive(burst);
       if (count == 0) return i > 0;
-      if (session_changed.load(std::memory_order_acquire)) adopt_session();
+      if (!computing && session_changed.load(std::memory_order_acquire)) adopt_session();
       const Instant now = Clock::now();
       for (const IncomingFrame& frame : std::span(burst).first(count)) round.feed(frame.from, frame.bytes, now);
       transport.release(std::span(burst).first(count));
@@ -112,9 +113,10 @@ struct ExpertServer::Impl {
     const Instant start = Clock::now();
     request.reply->clear(view->shape().tokens);
     const int slices = compute.run(*view, *index, request.layer, request.rung, *request.reply, &Clock::now, [&](Instant) {
-      intake();
+      if (stopping.load(std::memory_order_relaxed) || session_changed.load(std::memory_order_acquire)) return false;
+      intake(true);
       flush();
-      return !stopping.load(std::memory_order_relaxed) && round.is_current(request.lane, request.round);
+      return round.is_current(request.lane, request.round);
     });
     if (slices < 0) return std::nullopt;
     const Instant end = Clock::now();

@@ -213,6 +213,8 @@ AgentOptions options_of_init(const init::Booted& booted) {
   options.address = booted.rule.address;
   options.control_port = ports.control;
   options.data_port = ports.data;
+  const std::uint64_t available = memory_facts().available_bytes, kept = inventory::machine_reserve(available);
+  options.memory_limit_bytes = available > kept ? available - kept : 1; // the rest is the system's: process 1 must not run out
   return options;
 }
 

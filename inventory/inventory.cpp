@@ -70,6 +70,10 @@ std::vector<Error> settings_not_carried_out(const Flock& flock) {
   if (flock.engine.attention == AttentionKind::Cuda) add("engine.attention = \"cuda\"", "set it to \"cpu\" or \"auto\"");
   if (flock.engine.transport == TransportKind::Dpdk) add("engine.transport = \"dpdk\"", "set it to \"udp\"");
   if (flock.power.kind == PowerKind::Exec) add("power.driver = \"exec\"", "a flock of processes sets it to \"process\"");
+  constexpr Ports kUsual;
+  if ((flock.agent_ports.control != kUsual.control || flock.agent_ports.data != kUsual.data) && !has_local_ducks(flock))
+    add("agent.control_port and agent.data_port of machines",
+        fmt::format("leave them out: a machine's agent has {} and {}", kUsual.control, kUsual.data));
   if (flock.agent_threads != 0 && !has_local_ducks(flock))
     add("agent.threads of machines", "leave it out: a machine computes on every core but the network's");
   return settings;

@@ -144,6 +144,19 @@ struct Faults {
 // Ducks that are processes of this machine, rather than machines of their own.
 [[nodiscard]] inline bool has_local_ducks(const Flock& flock) { return flock.power.kind == PowerKind::Process; }
 
+// Of a machine's memory, what its kernel and agent keep for themselves: slices get the rest.
+[[nodiscard]] constexpr std::uint64_t machine_reserve(std::uint64_t memory_bytes) {
+  constexpr std::uint64_t kLeast = 64ull << 20, kPart = 32; // 1 GiB of 32
+  if (memory_bytes / 2 < kLeast) return memory_bytes / 2;
+  return memory_bytes / kPart > kLeast ? memory_bytes / kPart : kLeast;
+}
+// What slices may take of a duck, by the inventory's memory_gib: all of a process's, of a machine's what its system leaves. 0 =
+// it does not say.
+[[nodiscard]] inline std::uint64_t slice_memory(const Flock& flock, const Duck& duck) {
+  const std::uint64_t kept = has_local_ducks(flock) ? 0 : machine_reserve(duck.memory_bytes);
+  return duck.memory_bytes > kept ? duck.memory_bytes - kept : 0;
+}
+
 // The model's folder or hub name, resolved against the inventory file's folder when it is a relative path that exists there.
 [[nodiscard]] std::string model_source(const Flock& flock);
 

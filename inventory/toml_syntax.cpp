@@ -2,6 +2,7 @@
 #include "inventory/toml_reader.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <fmt/format.h>
 #include <sstream>
@@ -93,8 +94,16 @@ void add_syntax_fault(const std::string& what, const toml::source_location& plac
     mark.length = std::max<std::size_t>(1, line.find_first_not_of('~', caret) - caret);
   }
   if (label == "here") label.clear();
-  faults.add(ErrorCode::kInventoryFile, mark, "not TOML: " + message, label,
-             "the rest of the file is checked once this is mended");
+  std::string next = "the rest of the file is checked once this is mended";
+  // The most common slip. toml11 takes a bare word for a number or a boolean, by its first letter.
+  const bool in_line = mark.column >= 1 && mark.column <= mark.line_text.size();
+  if (in_line && std::isalpha(static_cast<unsigned char>(mark.line_text[mark.column - 1])) != 0 &&
+      mark.line_text.find('=') < mark.column) {
+    next = "a text stands in double quotes; " + next;
+    if (message.empty()) message = "this is no value", label.clear();
+  }
+  if (message.empty()) std::swap(message, label);
+  faults.add(ErrorCode::kInventoryFile, mark, "not TOML: " + message, label, next);
 }
 
 } // namespace

@@ -122,7 +122,10 @@ std::vector<std::uint64_t> duck_slices(const ModelConfig& config, const inventor
   const std::uint64_t slices = slice_count(config);
   const std::vector<double> weights(flock.ducks.size(), 1.0);
   std::vector<std::uint64_t> limits;
-  for (const inventory::Duck& duck : flock.ducks) limits.push_back(duck.memory_bytes == 0 ? ~0ull : duck.memory_bytes / bytes);
+  for (const inventory::Duck& duck : flock.ducks) {
+    const std::uint64_t memory = inventory::slice_memory(flock, duck);
+    limits.push_back(memory == 0 ? ~0ull : memory / bytes);
+  }
   std::vector<double> shares = share_targets(weights, limits, slices);
   if (shares.empty()) shares.assign(flock.ducks.size(), static_cast<double>(slices) / static_cast<double>(flock.ducks.size()));
   std::vector<std::uint64_t> whole;
@@ -184,7 +187,7 @@ Budget flock_budget(const ModelConfig& config, int context, const inventory::Flo
   const std::uint64_t left = host_available - std::min(host_available, budget.host_needed);
   for (std::size_t i = 0; i < flock.ducks.size(); ++i) {
     const inventory::Duck& duck = flock.ducks[i];
-    DuckBudget mine{duck.name, slices[i] * slice_bytes, duck.memory_bytes, duck.memory_bytes != 0};
+    DuckBudget mine{duck.name, slices[i] * slice_bytes, inventory::slice_memory(flock, duck), duck.memory_bytes != 0};
     if (beside) { // 0 would mean "unknown"
       const double part = static_cast<double>(slices[i]) / std::max(1.0, slices_all);
       const auto share = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(left) * part));

@@ -24,12 +24,14 @@ struct MemoryFindings {
 struct MemoryTestBounds {
   std::uint64_t bytes_max = ~std::uint64_t{0};
   Duration time_max = std::chrono::seconds(8);
+  std::uint64_t first_block = 0; // values of other tests at the same time must not be the same
 };
 // How much of `available` bytes may be taken for a test: the rest keeps the machine going.
 [[nodiscard]] std::uint64_t testable_bytes(std::uint64_t available);
 
-// Takes memory of the system block by block, tests each, and gives all back when it ends: at the bound of bytes, of time, or
-// where there is no more. `pause` is called after each block (the watchdog is fed there). Blocks.
+// Takes memory of the system block by block, writes all of it, reads all back, the same once more with every bit flipped, and
+// gives it back: as much as the bounds of bytes and time allow and the system has. `pause` is called after each block each time
+// (the watchdog is fed there). Blocks.
 [[nodiscard]] MemoryFindings test_free_memory(const MemoryTestBounds& bounds, const std::function<void()>& pause);
 
 } // namespace ductl::agent::health

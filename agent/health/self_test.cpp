@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kStreamBytes = 64u << 20, kStreamBytesMin = 4u << 20;
 constexpr int kStreamReads = 3;
+constexpr std::uint64_t kBlocksApart = 1u << 20; // no two threads write the same values
 
 std::uint64_t available_bytes(const MachineFiles& files) {
   std::istringstream in(files.text("proc/meminfo").value_or(""));
@@ -42,7 +43,9 @@ MemoryFindings test_memory(std::uint64_t bytes, const std::function<void()>& pau
   const std::uint64_t threads = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::future<MemoryFindings>> shares;
   for (std::uint64_t i = 0; i < threads; ++i)
-    shares.push_back(std::async(std::launch::async, [&] { return test_free_memory({.bytes_max = bytes / threads}, pause); }));
+    shares.push_back(std::async(std::launch::async, [&, i] {
+      return test_free_memory({.bytes_max = bytes / threads, .first_block = i * kBlocksApart}, pause);
+    }));
   MemoryFindings all;
   for (auto& share : shares) {
     const MemoryFindings found = share.get();

@@ -167,6 +167,7 @@ void DhcpClient::receive(netboot::ByteView bytes, Instant now) {
   switch (packet->type()) {
   case MessageType::Offer:
     if (state_ != State::Selecting || packet->yiaddr == 0 || !server) return; // without an address: a proxy's
+    if (lease_ && packet->yiaddr != wanted_) return; // another address would cost the slices: rather keep the old one
     if (wanted_ == 0 || packet->yiaddr == wanted_) return request(*packet, now);
     if (!offer_) offer_ = *packet;
     return;
@@ -176,6 +177,7 @@ void DhcpClient::receive(netboot::ByteView bytes, Instant now) {
     return bind(*packet, now);
   case MessageType::Nak:
     if (state_ == State::Selecting || state_ == State::Bound) return;
+    if (lease_ && server != lease_->server) return; // a stranger's word must not cost a duck that serves its slices
     wanted_ = 0;
     return select(now);
   default: return;

@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kCardWait = 30s, kServerWait = 120s; // a switch port with spanning tree needs 50 s
 constexpr Duration kStep = 200ms, kLookEvery = 2s, kFailureWait = 30s, kFailureRepeat = 5s, kLeaveWait = 200ms;
-const std::vector<std::string> kSensors{"coretemp", "iTCO_wdt"}; // not found by PCI or virtio device
+const std::vector<std::string> kSensors{"coretemp", "iTCO_wdt", "efi_pstore"}; // not found by PCI or virtio device
 const std::vector<std::string> kSoftWatchdog{"softdog"};
 
 std::string first_line(const MachineFiles& files, const std::string& path) { return files.line(path).value_or(""); }

@@ -1,6 +1,7 @@
 #include "agent/machine/machine_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 
@@ -14,10 +15,13 @@ constexpr std::size_t kTextBytesMax = 1u << 20;
 std::optional<std::string> MachineFiles::text(const std::string& path) const {
   std::ifstream in(root_ / path, std::ios::binary);
   if (!in) return std::nullopt;
-  std::string text(kTextBytesMax, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::string text;
+  std::array<char, 4096> part{}; // most files have a line
+  while (text.size() < kTextBytesMax && in) {
+    in.read(part.data(), part.size());
+    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+  }
   if (in.bad()) return std::nullopt; // sysfs: "Invalid argument" where a link is down, say
-  text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
 }
 

@@ -44,8 +44,12 @@ nlohmann::ordered_json document(const Answer& answer) {
 
 ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
   std::string prompt = options.prompt;
-  if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-  if (prompt.empty()) return context.report({ErrorCode::kUsage, "the prompt is empty", "", "ductl run \"a prompt\"", {}});
+  if (prompt == "-") {
+    prompt.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    if (prompt.ends_with('\n')) prompt.pop_back(); // the end of the last line, not part of it
+  }
+  if (prompt.find_first_not_of(" \t\r\n") == std::string::npos)
+    return context.report({ErrorCode::kUsage, "the prompt is empty", "", "ductl run \"a prompt\"", {}});
   const inventory::Flock* flock = context.flock();
   if (flock == nullptr) return ExitCode::Usage;
 
@@ -76,7 +80,7 @@ ExitCode run_prompt(CommandContext& context, const RunOptions& options) {
   }
   if (!answer->stats_line.empty()) context.say(view::printable(answer->stats_line));
   if (answer->finish_reason == "length")
-    context.say("the answer was cut at the longest length allowed (--max-tokens, or the context)");
+    context.say("the answer was cut at the longest length allowed (--max-tokens, limits.request_tokens_max, or the context)");
   if (!options.csv_file.empty()) {
     if (const auto written = write_csv(options.csv_file, answer->token_csv, std::ios::trunc); !written)
       return context.report(written.error());
@@ -95,6 +99,7 @@ void add_run(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RunOptions>();
   verb->add_option("PROMPT", options->prompt, "The prompt; - reads it from stdin")->required();
   verb->add_option("--csv", options->csv_file, "Write what each token cost (send, wait, compute, fetch, reduce)")
+      ->check([](const std::string& file) { return file.empty() ? std::string("the file name is empty") : std::string(); })
       ->type_name("FILE");
   add_ask_options(*verb, options->ask);
   verb->footer("Stdout carries only the answer; the statistics go to stderr.\n"

@@ -125,6 +125,12 @@ ordered_json duck_json(const inventory::Duck& inventory, std::uint64_t slices_wa
   return json;
 }
 
+// As the engine was started, whatever the inventory says by now.
+bool has_compact_replies(const inventory::Flock& inventory) {
+  const auto serving = agent::load_serving(agent::state_folder(inventory.name).serving());
+  return (serving ? serving->engine.reply : inventory.engine.reply) == inventory::ReplyType::Compact;
+}
+
 ordered_json status_json(const inventory::Flock& inventory, const Seen& seen) {
   ordered_json ducks = ordered_json::array();
   for (std::size_t i = 0; i < inventory.ducks.size(); ++i) {
@@ -148,7 +154,7 @@ ordered_json status_json(const inventory::Flock& inventory, const Seen& seen) {
             {"healthy", engine.healthy},
             {"pid", engine.running ? ordered_json(engine.pid) : ordered_json()},
             {"api", text_or_null(seen.api)},
-            {"replies", inventory.engine.reply == inventory::ReplyType::Compact ? "compact" : "exact"}}},
+            {"replies", has_compact_replies(inventory) ? "compact" : "exact"}}},
           {"not_in_inventory", leavers}};
 }
 
@@ -215,7 +221,7 @@ std::string status_table(const CommandContext& context, const inventory::Flock& 
   if (diagnosis.serving) {
     const auto serving = std::count_if(diagnosis.ducks.begin(), diagnosis.ducks.end(),
                                        [](const DuckDiagnosis& duck) { return duck.stage == Stage::Serving; });
-    const bool compact = inventory.engine.reply == inventory::ReplyType::Compact;
+    const bool compact = has_compact_replies(inventory);
     text += fmt::format("Serving at {}, {}/{} ducks{}{}.\n", seen.api, serving, diagnosis.ducks.size(),
                         diagnosis.degraded ? " (degraded)" : "", compact ? ", compact replies (15 bits)" : "");
   } else {

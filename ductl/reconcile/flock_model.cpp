@@ -43,9 +43,9 @@ std::uint64_t disk_available_bytes(std::filesystem::path folder) {
 
 int packing_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
-weights::PlacementDuck placement_duck(const inventory::Duck& duck, std::size_t slice_bytes) {
+weights::PlacementDuck placement_duck(const inventory::Flock& flock, const inventory::Duck& duck, std::size_t slice_bytes) {
   weights::PlacementDuck result{.name = duck.name};
-  if (duck.memory_bytes != 0) result.slices_max = duck.memory_bytes / slice_bytes;
+  if (const std::uint64_t bytes = inventory::slice_memory(flock, duck); bytes != 0) result.slices_max = bytes / slice_bytes;
   return result;
 }
 
@@ -124,7 +124,7 @@ Expected<void> place_model(FlockModel& model, const inventory::Flock& flock, con
   model.manifest_file = weights::manifest_file(cache, model.manifest.model_id);
 
   std::vector<weights::PlacementDuck> ducks;
-  for (const inventory::Duck& duck : flock.ducks) ducks.push_back(placement_duck(duck, model.manifest.layout.bytes));
+  for (const inventory::Duck& duck : flock.ducks) ducks.push_back(placement_duck(flock, duck, model.manifest.layout.bytes));
   const auto before = weights::load_placement(state.placement()); // unreadable = made anew
   auto placement = weights::place_slices(model.checkpoint->config(), model.manifest.model_id, ducks, before ? &*before : nullptr);
   if (!placement) return tl::unexpected(placement.error());

@@ -32,8 +32,9 @@ const std::vector<std::string>& machine_modules() {
   static const std::vector<std::string> names{
       "softdog",  // the kernel's own watchdog
       "iTCO_wdt", // Intel's, which a hung kernel cannot hold up; its device comes with one of the next two
-      "lpc_ich",  "i2c_i801",
-      "coretemp", // temperature of the cores
+      "lpc_ich",    "i2c_i801",
+      "coretemp",   // temperature of the cores
+      "efi_pstore", // where a panic leaves its words, on a machine that booted by UEFI
   };
   return names;
 }

@@ -6,7 +6,11 @@
 namespace ductl::inventory {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(InventoryFaults, AnUnknownKeyNamesTheNearestOne) {
   EXPECT_EQ(fault_of(plus("[engine]\n  contxt_length = 4096 # tokens\n")).text(),
@@ -42,12 +46,13 @@ TEST(InventoryFaults, AnAddressOutsideItsSubnetSaysTheRange) {
 }
 
 TEST(InventoryFaults, ASyntaxErrorShowsItsLineAndColumn) {
-  EXPECT_EQ(fault_of("[flock]\nname = home\n").text(), "error[D0100]: not TOML: bad format: unknown value appeared\n"
-                                                       "  --> flock.toml:2:8\n"
-                                                       "  |\n"
-                                                       "2 | name = home\n"
-                                                       "  |        ^\n"
-                                                       "help: the rest of the file is checked once this is mended");
+  EXPECT_EQ(fault_of("[flock]\nname = home\n").text(),
+            "error[D0100]: not TOML: bad format: unknown value appeared\n"
+            "  --> flock.toml:2:8\n"
+            "  |\n"
+            "2 | name = home\n"
+            "  |        ^\n"
+            "help: a text stands in double quotes; the rest of the file is checked once this is mended");
 }
 
 TEST(InventoryFaults, AllFaultsOfAFileComeInOnePassInItsOrder) {
@@ -207,6 +212,14 @@ TEST(InventoryFaults, AFlockWithoutADuckIsNone) {
 TEST(InventoryFaults, MoreThan64DucksAreRefused) {
   const std::string text = with("duck[01-02]", "duck[001-070]", with("[101-102]", "[10-79]"));
   EXPECT_EQ(fault_of(text).message, "the flock has 71 ducks, more than 64");
+}
+
+TEST(InventoryFaults, ABareWordIsToldToStandInQuotes) {
+  for (const char* word : {"home", "trial", "nan_sen"}) {
+    const Error fault = fault_of(std::string("[flock]\nname = ") + word + "\n");
+    EXPECT_THAT(fault.message, AllOf(StartsWith("not TOML: "), Not(EndsWith(": ")))) << word;
+    EXPECT_THAT(fault.next, HasSubstr("a text stands in double quotes")) << word;
+  }
 }
 
 TEST(InventoryFaults, NamesOfOtherProcessesAreTaken) {

@@ -107,9 +107,9 @@ TEST(Budget, a_small_duck_needs_no_more_than_it_has_while_others_have_room) {
   const std::uint64_t all = model_sizes(config).duck_bytes, slice = slice_layout(config.hidden).bytes;
   const Budget budget = flock_budget(config, 1024, flock_of({all / 8, all, 0}, inventory::PowerKind::WakeOnLan), 1ull << 40);
   EXPECT_TRUE(check_budget(budget));
-  EXPECT_LE(budget.ducks[0].needed, all / 8);
-  EXPECT_NEAR(static_cast<double>(budget.ducks[1].needed), static_cast<double>(all) * 7 / 16, static_cast<double>(2 * slice));
-  EXPECT_EQ(budget.ducks[1].available, all);
+  EXPECT_LE(budget.ducks[0].needed, all / 16); // of so little memory a machine's system keeps half
+  EXPECT_NEAR(static_cast<double>(budget.ducks[1].needed), static_cast<double>(all) * 15 / 32, static_cast<double>(2 * slice));
+  EXPECT_EQ(budget.ducks[1].available, all - inventory::machine_reserve(all));
   EXPECT_EQ(budget.ducks[2].available, 0u); // not said
 
   const auto small =
