@@ -20,9 +20,10 @@ TEST(Run, StdoutHasTheAnswerAndStderrTheRest) {
 TEST(Run, APromptOfStdin) {
   const FakeEngine engine;
   EXPECT_EQ(engine.ductl({"run", "-", "--system", "be brief"}, "two\nlines\n").status, 0);
-  EXPECT_EQ(engine.last_message(), "two\nlines\n");
+  EXPECT_EQ(engine.last_message(), "two\nlines"); // the last newline ends the last line
   EXPECT_EQ(engine.requests().back().at("messages")[0].at("content"), "be brief");
   EXPECT_EQ(engine.ductl({"run", "-"}, "").status, 64); // nothing asked
+  EXPECT_EQ(engine.ductl({"run", "-"}, " \n\n").status, 64);
 }
 
 TEST(Run, AnUnquotedPromptHintsAtQuotes) {
