@@ -28,6 +28,8 @@
 namespace ductl::boot {
 namespace {
 
+constexpr std::string_view kSwitchesOff = "switches off"; // the text of a leaving (docs/boot.md); a restart's is another
+
 WallTime wall_now() { return std::chrono::system_clock::now(); }
 
 std::string file_text(const std::filesystem::path& file) {
@@ -194,6 +196,8 @@ private:
           note_agent_failed(stories_, number, announcement.text, wall_now());
         else if (announcement.kind == agent::AnnouncementKind::Hello)
           note_agent(stories_, number, wall_now());
+        else if (announcement.kind == agent::AnnouncementKind::Leaving && announcement.text == kSwitchesOff)
+          note_off(stories_, number, wall_now());
       });
     }
     const std::string who = news.duck.empty() ? "an agent of MAC " + news.mac + ", which is not in the inventory" : news.duck;
@@ -285,6 +289,13 @@ std::filesystem::path server_record(const agent::StateFolder& state) { return st
 
 BootStories load_stories(const agent::StateFolder& state, const inventory::Flock& flock) {
   return parse_stories(file_text(stories_file(state)), flock);
+}
+
+void keep_off(const agent::StateFolder& state, const inventory::Flock& flock, std::size_t duck) {
+  if (const auto server = power::load_record(server_record(state)); server && power::is_running(*server)) return;
+  BootStories stories = load_stories(state, flock);
+  note_off(stories, duck, wall_now());
+  keep(stories_file(state), stories_text(stories));
 }
 
 Expected<std::unique_ptr<BootDesk>> BootDesk::serve(const inventory::Flock& flock, const agent::StateFolder& state,

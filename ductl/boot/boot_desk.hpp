@@ -29,6 +29,8 @@ struct BootNews {
 [[nodiscard]] std::filesystem::path server_record(const agent::StateFolder& state);
 // What the state folder tells of boots; untold where it tells nothing.
 [[nodiscard]] BootStories load_stories(const agent::StateFolder& state, const inventory::Flock& flock);
+// The duck was switched off. Where a process serves boots the file is that one's, and the duck's agent has told it.
+void keep_off(const agent::StateFolder& state, const inventory::Flock& flock, std::size_t duck);
 
 class BootDesk {
 public:

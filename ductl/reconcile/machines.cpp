@@ -39,7 +39,7 @@ struct Machines::Impl {
   const agent::StateFolder state;
   const std::string key;
   const std::unique_ptr<power::PowerDriver> power;
-  std::mutex desk_mutex, wake_mutex;
+  std::mutex desk_mutex, wake_mutex;           // desk_mutex: also boots.json, where nobody serves
   std::unique_ptr<boot::BootDesk> opened_desk; // below desk_mutex until it is there; then it only goes with this
   power::WakeSchedule schedule;                // below wake_mutex
 
@@ -199,6 +199,8 @@ struct Machines::Impl {
                     place(duck), "switch it off by its button");
       std::this_thread::sleep_for(kLookAgain);
     }
+    const std::lock_guard lock(desk_mutex);
+    boot::keep_off(state, flock, duck);
     return {};
   }
 };

@@ -106,6 +106,30 @@ TEST_F(BootDeskTest, HearsWhatAgentsAnnounce) {
   EXPECT_EQ((*desk)->stories().ducks[0].trouble->text, "no memory");
 }
 
+TEST_F(BootDeskTest, ADuckThatSwitchesOffIsOff) {
+  Cable cable("br1", kHost1);
+  const Cable other("br2", kHost2);
+  {
+    const auto desk = serve();
+    ASSERT_TRUE(desk) << desk.error().text();
+    const auto say = [&](const agent::Announcement& said) {
+      cable.send_udp(kMac1, {kDuck1, kHost1, 30000, agent::kAnnouncementPort}, netboot::bytes_of(agent::announcement_text(said)));
+    };
+    (*desk)->agent_seen(0);
+    say(announcement(agent::AnnouncementKind::Leaving, "starts anew"));
+    for (int i = 0; i < 100 && told("leaving") == 0; ++i) (*desk)->wait(100ms);
+    EXPECT_EQ((*desk)->stories().ducks[0].step, BootStep::Agent);
+    say(announcement(agent::AnnouncementKind::Leaving, "switches off"));
+    EXPECT_TRUE(comes_to(**desk, BootStep::None));
+    (*desk)->agent_seen(0);
+    keep_off(state, flock, 0); // who serves keeps the file
+    EXPECT_EQ(load_stories(state, flock).ducks[0].step, BootStep::Agent);
+  }
+  keep_off(state, flock, 0);
+  EXPECT_EQ(load_stories(state, flock).ducks[0].step, BootStep::None);
+  EXPECT_TRUE(load_stories(state, flock).ducks[0].came_before);
+}
+
 TEST_F(BootDeskTest, APortWithoutItsAddressIsNamed) {
   const Cable cable("br1", kHost2);
   const auto desk = serve();

@@ -141,6 +141,22 @@ TEST_F(BootStoryTest, FollowsABootToItsAgent) {
   EXPECT_EQ(stories.ducks[1], untold(inventory).ducks[1]);
 }
 
+TEST_F(BootStoryTest, ADuckThatWasSwitchedOffHasNothingToSayAndHasComeBefore) {
+  note_agent(stories, 0, now);
+  ASSERT_THAT(verdict(0).reason, HasSubstr("does not answer"));
+  note_off(stories, 0, now);
+  EXPECT_EQ(stories.ducks[0].step, BootStep::None);
+  EXPECT_TRUE(stories.ducks[0].came_before);
+  EXPECT_EQ(verdict(0).reason, "");
+}
+
+TEST_F(BootStoryTest, ADuckThatIsSwitchedOffWhileItIsWaitedForIsNotWaitedForForEver) {
+  note_wanted(stories, 0, now);
+  note_off(stories, 0, now);
+  now += patience.boot;
+  EXPECT_TRUE(verdict(0).given_up);
+}
+
 TEST_F(BootStoryTest, ALoopIsOneUntilAnAgentComes) {
   see(BootEventKind::BootLoop, 0, "", "three starts");
   see(BootEventKind::Asked, 0);
