@@ -65,6 +65,8 @@ DuckDiagnosis diagnose_answering(const Desired& desired, const Observed& observe
   const DesiredDuck& wanted = desired.ducks[number];
   const ObservedDuck& duck = observed.ducks[number];
   const agent::Hello& hello = *duck.hello;
+  if (const std::string other = other_machine_reason(wanted, hello); desired.kind == DuckKind::Machine && !other.empty())
+    return {.name = duck.name, .reason = other, .next = kOtherMachineNext};
   if (desired.kind == DuckKind::Machine && !hello.adopted)
     return {.name = duck.name, .stage = Stage::Agent, .reason = "is up and in no flock yet", .next = kRunUp};
   if (hello.flock == desired.flock && hello.name != duck.name && is_own_agent(observed, hello.pid)) {

@@ -181,6 +181,28 @@ TEST_F(MachinesTest, AnotherFlocksDuckIsLeftAlone) {
   EXPECT_THAT(result.faults[0].message, HasSubstr("flock other"));
 }
 
+TEST_F(MachinesTest, AMachineWithAnotherMacIsNeitherRaisedNorSwitchedOff) {
+  for (const bool adopted : {false, true}) {
+    flock.ducks[0] = {.on = true, .adopted = adopted, .image = kImage};
+    Desired desired = flock.desired(Goal::Filled);
+    desired.ducks[0].mac = inventory::parse_mac("52:54:00:21:01:01");
+    Observed seen = flock.observe(desired);
+    seen.ducks[0].hello->mac = "52:54:00:21:01:02";
+    const Plan up = plan_actions(desired, seen);
+    EXPECT_THAT(up.actions, IsEmpty());
+    ASSERT_EQ(up.faults.size(), 1u);
+    EXPECT_THAT(up.faults[0].message, HasSubstr("MAC 52:54:00:21:01:02, the inventory has 52:54:00:21:01:01"));
+    EXPECT_THAT(up.faults[0].next, HasSubstr("unplug"));
+    EXPECT_THAT(diagnose(desired, seen, {}).ducks.at(0).reason, HasSubstr("another machine"));
+    desired.goal = Goal::Down;
+    EXPECT_THAT(plan_actions(desired, seen).actions, IsEmpty());
+    seen.ducks[0].hello->mac = "52:54:00:21:01:01";
+    EXPECT_THAT(kinds(plan_actions(desired, seen)), ElementsAre(ActionKind::PowerOff));
+    seen.ducks[0].hello->mac = ""; // an agent that tells none
+    EXPECT_THAT(kinds(plan_actions(desired, seen)), ElementsAre(ActionKind::PowerOff));
+  }
+}
+
 TEST_F(MachinesTest, AnAgentOfAnotherProtocolNeedsAHand) {
   Observed seen = flock.observe(flock.desired());
   seen.ducks[0].hello_error = Error{ErrorCode::kAgentVersion, "speaks control protocol 9", {}, {}};
