@@ -69,6 +69,11 @@ DuckDiagnosis diagnose_answering(const Desired& desired, const Observed& observe
     return {.name = duck.name, .reason = other, .next = kOtherMachineNext};
   if (desired.kind == DuckKind::Machine && !hello.adopted)
     return {.name = duck.name, .stage = Stage::Agent, .reason = "is up and in no flock yet", .next = kRunUp};
+  if (desired.kind == DuckKind::Machine && hello.flock == desired.flock && hello.name != duck.name)
+    return {.name = duck.name,
+            .stage = Stage::Agent,
+            .reason = fmt::format("was adopted as {}, before it was renamed", hello.name),
+            .next = kRunUp};
   if (hello.flock == desired.flock && hello.name != duck.name && is_own_agent(observed, hello.pid)) {
     return {.name = duck.name, .reason = fmt::format("duck {} of this flock runs in its place", hello.name), .next = kRunUp};
   }

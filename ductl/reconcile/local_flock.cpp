@@ -121,7 +121,7 @@ struct LocalFlock::Impl final : FlockHands {
       return seen;
     }
     agent::ControlClient agent = client(duck, seen.control_port);
-    auto hello = agent.hello();
+    auto hello = machines ? agent.hello_of_any() : agent.hello(); // a machine keeps the name of its adoption
     if (!hello && hello.error().code == ErrorCode::kAgentRefused) {
       if (auto other = hello_of_other(duck, seen.control_port)) hello = std::move(*other);
     }

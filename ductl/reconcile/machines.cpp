@@ -122,7 +122,7 @@ struct Machines::Impl {
       if (story.step >= boot::BootStep::Asked) done(duck); // it is awake
       const bool up = story.step == boot::BootStep::Agent;
       if (up || Clock::now() >= ask_next) {
-        if (auto hello = client(duck, kAskLimit).hello(); hello && hello->boot_id != boot_before) return hello;
+        if (auto hello = client(duck, kAskLimit).hello_of_any(); hello && hello->boot_id != boot_before) return hello;
         ask_next = Clock::now() + kAskAgain;
       }
       boot::BootVerdict verdict = boot::diagnose_boot(stories, duck, flock, patience, std::chrono::system_clock::now());
@@ -150,7 +150,7 @@ struct Machines::Impl {
   Expected<void> reboot(std::size_t duck, const std::string& wanted_image, const Machines& owner) {
     const auto desk = serving_desk();
     if (!desk) return tl::unexpected(desk.error());
-    const auto before = client(duck).hello();
+    const auto before = client(duck).hello_of_any(); // it may have been renamed since its adoption
     if (!before) return tl::unexpected(before.error());
     (*desk)->wanted(duck);
     if (auto told = client(duck).reboot(); !told) return told;
@@ -186,13 +186,13 @@ struct Machines::Impl {
 
   // Gone is who answers no more.
   Expected<void> power_off(std::size_t duck, const Machines& owner) {
-    const auto hello = client(duck).hello();
+    const auto hello = client(duck).hello_of_any();
     if (!hello) return tl::unexpected(hello.error());
     if (!hello->adopted)
       if (auto adopted = adopt(duck, ""); !adopted) return adopted;
     if (auto told = client(duck).power_off(); !told) return told;
     const Instant until = Clock::now() + kPowerOffLimit;
-    while (client(duck, kAskLimit).hello()) {
+    while (client(duck, kAskLimit).hello_of_any()) {
       if (owner.interrupted()) return fail(ErrorCode::kCancelled, "interrupted");
       if (Clock::now() >= until)
         return fail(ErrorCode::kPower, fmt::format("duck {} was told to switch off and still answers", flock.ducks[duck].name),

@@ -92,6 +92,9 @@ DuckPlan plan_machine(const Desired& desired, std::size_t number, const Observed
     std::move(anew.actions.begin(), anew.actions.end(), std::back_inserter(plan.actions));
     return plan;
   }
+  // A name is for a boot, as a key is.
+  if (hello.adopted && hello.name != wanted.name)
+    return boot_machine(wanted, ActionKind::Reboot, fmt::format("was adopted as {}", hello.name));
   if (!hello.adopted) {
     plan.actions.pop_back();
     raise_machine(wanted, "has no key yet", plan.actions);
@@ -178,7 +181,7 @@ Plan plan_down(const Desired& desired, const Observed& observed) {
     const bool ours = duck.hello && duck.hello->flock == desired.flock && duck.hello->name == duck.name;
     if (desired.kind == DuckKind::Machine) {
       const bool in_place = duck.hello && other_machine_reason(desired.ducks[i], *duck.hello).empty();
-      if (in_place && (ours || !duck.hello->adopted)) {
+      if (in_place && (duck.hello->flock == desired.flock || !duck.hello->adopted)) { // whatever name it was adopted by
         plan.actions.push_back({.kind = ActionKind::PowerOff, .duck = duck.name, .reason = "is on"});
       } else {
         ++plan.ducks_unchanged;

@@ -22,7 +22,7 @@ constexpr const char* kImage = "b1b1b1b1b1b1b1b1";
 
 struct Machine {
   bool on = false, adopted = false, wakes = true, fit = true;
-  std::string flock = "pxe", boots_image = kImage, image = {};
+  std::string flock = "pxe", name = {}, boots_image = kImage, image = {};
   std::uint64_t held = 0;
   std::uint32_t epoch = 0;
   std::uint64_t session_tag = 0;
@@ -112,7 +112,7 @@ private:
     }
     agent::Hello hello;
     hello.adopted = duck.adopted;
-    if (duck.adopted) hello.name = name(i), hello.flock = duck.flock;
+    if (duck.adopted) hello.name = duck.name.empty() ? name(i) : duck.name, hello.flock = duck.flock;
     hello.image = duck.image;
     hello.slices_held = duck.held;
     hello.slices_active = duck.epoch != 0 ? duck.held : 0;
@@ -121,7 +121,7 @@ private:
     hello.session_tag = duck.session_tag;
     hello.data_port = 7422;
     seen.hello = hello;
-    if (!duck.adopted) return seen;
+    if (!duck.adopted || !duck.name.empty()) return seen; // of another name nothing more is asked
     agent::FillPlan fill;
     fill.duck = name(i);
     fill.send.resize(desired.ducks[i].slices - duck.held);
@@ -201,6 +201,20 @@ TEST_F(MachinesTest, AMachineWithAnotherMacIsNeitherRaisedNorSwitchedOff) {
     seen.ducks[0].hello->mac = ""; // an agent that tells none
     EXPECT_THAT(kinds(plan_actions(desired, seen)), ElementsAre(ActionKind::PowerOff));
   }
+}
+
+TEST_F(MachinesTest, ARenamedMachineIsRestartedIntoItsNameAndIsOursToSwitchOff) {
+  flock.ducks[0] = {.on = true, .adopted = true, .name = "oldname", .image = kImage, .held = 10, .epoch = 1};
+  EXPECT_THAT(kinds(plan()), ElementsAre(ActionKind::Reboot, ActionKind::Adopt, ActionKind::CheckHealth, ActionKind::Fill));
+  EXPECT_EQ(plan().actions[0].reason, "was adopted as oldname");
+  EXPECT_THAT(kinds(plan(Goal::Down)), ElementsAre(ActionKind::PowerOff));
+  const DuckDiagnosis told = diagnose(flock.desired(), flock.observe(flock.desired()), {}).ducks.at(0);
+  EXPECT_EQ(told.reason, "was adopted as oldname, before it was renamed");
+  EXPECT_EQ(told.next, "run `ductl up`");
+  flock.ducks[0].flock = "other";
+  EXPECT_THAT(plan(Goal::Down).actions, IsEmpty());
+  flock.ducks[0].flock = "pxe";
+  EXPECT_TRUE(reconcile(flock, flock.desired(), {}).converged());
 }
 
 TEST_F(MachinesTest, AnAgentOfAnotherProtocolNeedsAHand) {
