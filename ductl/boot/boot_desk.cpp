@@ -29,6 +29,7 @@ namespace ductl::boot {
 namespace {
 
 constexpr std::string_view kSwitchesOff = "switches off"; // the text of a leaving (docs/boot.md); a restart's is another
+constexpr std::size_t kImageIdShown = 12;
 
 WallTime wall_now() { return std::chrono::system_clock::now(); }
 
@@ -98,8 +99,10 @@ public:
       if (!opened) return tl::unexpected(opened.error());
       boot_server_ = std::move(*opened);
     }
-    if (const auto self = power::record_of(::getpid()))
+    if (auto self = power::record_of(::getpid())) {
+      if (image != nullptr) self->image = image->manifest.image;
       if (power::save_record(*self, server_record(state_))) record_ = server_record(state_);
+    }
     start();
     return {};
   }
@@ -305,9 +308,17 @@ Expected<std::unique_ptr<BootDesk>> BootDesk::serve(const inventory::Flock& floc
   return server;
 }
 
-std::unique_ptr<BootDesk> BootDesk::follow(const inventory::Flock& flock, const agent::StateFolder& state) {
+Expected<std::unique_ptr<BootDesk>> BootDesk::follow(const inventory::Flock& flock, const agent::StateFolder& state,
+                                                     const std::string& wanted_image) {
   const auto record = power::load_record(server_record(state));
   if (!record || !power::is_running(*record) || record->pid == ::getpid()) return nullptr;
+  if (!wanted_image.empty() && record->image != wanted_image)
+    return fail(ErrorCode::kBootServer,
+                fmt::format("the `ductl netboot` that serves this flock's boots serves image {}, wanted is {}",
+                            record->image.empty() ? "none" : record->image.substr(0, kImageIdShown),
+                            wanted_image.substr(0, kImageIdShown)),
+                fmt::format("process {}", record->pid),
+                "restart `ductl netboot`: it serves the image that was there when it began");
   return std::make_unique<Follower>(flock, state);
 }
 

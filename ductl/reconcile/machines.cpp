@@ -62,13 +62,19 @@ struct Machines::Impl {
   Expected<boot::BootDesk*> serving_desk() {
     const std::lock_guard lock(desk_mutex);
     if (opened_desk) return opened_desk.get();
-    if ((opened_desk = boot::BootDesk::follow(flock, state))) return opened_desk.get();
     std::optional<boot::DuckImage> image;
+    Expected<void> sought;
     if (flock.netboot.enabled) {
       auto found = boot::find_duck_image(flock);
-      if (!found) return tl::unexpected(found.error());
-      image = std::move(*found);
+      if (found)
+        image = std::move(*found);
+      else
+        sought = tl::unexpected(found.error());
     }
+    auto followed = boot::BootDesk::follow(flock, state, image ? image->manifest.image : "");
+    if (!followed) return tl::unexpected(followed.error());
+    if ((opened_desk = std::move(*followed))) return opened_desk.get();
+    if (!sought) return tl::unexpected(sought.error());
     const auto log = [](const boot::BootNews& news) { spdlog::info("boot: {} {}", news.kind, news.text); };
     auto opened = boot::BootDesk::serve(flock, state, image ? &*image : nullptr, log);
     if (!opened) return tl::unexpected(opened.error());

@@ -70,7 +70,9 @@ TEST_F(BootDeskTest, ServesAndKeepsWhatItSaw) {
   {
     const auto desk = serve();
     ASSERT_TRUE(desk) << desk.error().text();
-    EXPECT_FALSE(BootDesk::follow(flock, state)) << "nobody follows himself";
+    EXPECT_EQ(*BootDesk::follow(flock, state, "any"), nullptr) << "nobody follows himself";
+    EXPECT_EQ(power::load_record(server_record(state))->image,
+              find_duck_image(std::vector{folder.path() / "image"})->manifest.image);
     (*desk)->wanted(0);
     (*desk)->wake_sent(0);
     EXPECT_EQ((*desk)->stories().ducks[0].step, BootStep::Woken);
@@ -138,11 +140,30 @@ TEST_F(BootDeskTest, APortWithoutItsAddressIsNamed) {
   EXPECT_THAT(desk.error().next, HasSubstr("ip addr add 10.21.1.1/24 dev br1"));
 }
 
+TEST_F(BootDeskTest, AProcessThatServesAnotherImageIsNotFollowed) {
+  EXPECT_EQ(*BootDesk::follow(flock, state, "new"), nullptr);
+  power::ProcessRecord server = power::record_of(::getppid()).value();
+  for (const char* const served : {"", "old"}) {
+    server.image = served;
+    ASSERT_TRUE(power::save_record(server, server_record(state)));
+    const auto followed = BootDesk::follow(flock, state, "new");
+    ASSERT_FALSE(followed);
+    EXPECT_EQ(followed.error().code, ErrorCode::kBootServer);
+    EXPECT_THAT(followed.error().message, HasSubstr("wanted is new"));
+    EXPECT_THAT(followed.error().next, HasSubstr("restart `ductl netboot`"));
+  }
+  server.image = "new";
+  ASSERT_TRUE(power::save_record(server, server_record(state)));
+  EXPECT_TRUE(BootDesk::follow(flock, state, "new").value());
+  EXPECT_TRUE(BootDesk::follow(flock, state, "").value());
+}
+
 // Another process serves: this one's parent will do, as long as it lives.
 TEST_F(BootDeskTest, FollowsTheProcessThatServes) {
   ASSERT_TRUE(power::save_record(power::record_of(::getppid()).value(), server_record(state)));
-  const auto desk = BootDesk::follow(flock, state);
-  ASSERT_TRUE(desk);
+  const auto followed = BootDesk::follow(flock, state, "");
+  ASSERT_TRUE(followed && *followed);
+  const auto& desk = *followed;
   desk->wanted(0);
   desk->wake_sent(0);
   EXPECT_EQ(desk->stories().ducks[0].step, BootStep::Woken);
