@@ -108,6 +108,37 @@ TEST_F(BootDeskTest, HearsWhatAgentsAnnounce) {
   EXPECT_EQ((*desk)->stories().ducks[0].trouble->text, "no memory");
 }
 
+TEST_F(BootDeskTest, HearsNobodyWhoIsOnNoPortOfTheInventory) {
+  Cable cable("br1", kHost1);
+  const Cable other("br2", kHost2);
+  constexpr inventory::Ipv4 kOffice = 0x0a630001, kNeighbour = 0x0a630002;
+  Cable office("office", kOffice);
+  const auto desk = serve();
+  ASSERT_TRUE(desk) << desk.error().text();
+  const auto text = [](const char* what) { return announcement(agent::AnnouncementKind::Notice, what); };
+  office.send_udp(kMac1, {kNeighbour, kOffice, 30000, agent::kAnnouncementPort},
+                  netboot::bytes_of(agent::announcement_text(text("from the office"))));
+  cable.send_udp(kMac1, {kDuck1, kHost1, 30000, agent::kAnnouncementPort},
+                 netboot::bytes_of(agent::announcement_text(text("from the port"))));
+  for (int i = 0; i < 100 && told("notice") == 0; ++i) (*desk)->wait(100ms);
+  ASSERT_EQ(told("notice"), 1);
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(news.back().text, HasSubstr("from the port"));
+}
+
+TEST_F(BootDeskTest, ARepeatedHelloWritesNoFile) {
+  Cable cable("br1", kHost1);
+  const Cable other("br2", kHost2);
+  const auto desk = serve();
+  ASSERT_TRUE(desk) << desk.error().text();
+  (*desk)->agent_seen(0);
+  ASSERT_TRUE(std::filesystem::remove(stories_file(state)));
+  (*desk)->agent_seen(0);
+  EXPECT_FALSE(std::filesystem::exists(stories_file(state)));
+  (*desk)->wanted(0);
+  EXPECT_TRUE(std::filesystem::exists(stories_file(state)));
+}
+
 TEST_F(BootDeskTest, ADuckThatSwitchesOffIsOff) {
   Cable cable("br1", kHost1);
   const Cable other("br2", kHost2);
