@@ -204,6 +204,18 @@ Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::
   return result;
 }
 
+std::optional<Error> booting_left(const Observed& observed) {
+  std::vector<std::string> left;
+  for (const ObservedDuck& duck : observed.ducks)
+    if (duck.boot && duck.boot->under_way) left.push_back(fmt::format("{} ({})", duck.name, boot::to_string(duck.boot->step)));
+  if (left.empty()) return std::nullopt;
+  return Error{ErrorCode::kPower,
+               fmt::format("on the way to their agents, and not to be switched off yet: {}", fmt::join(left, ", ")),
+               {},
+               "run `ductl down` again when they are up (`ductl status` shows it), or switch them off by their buttons",
+               {}};
+}
+
 StageHistory note_stages(Diagnosis& diagnosis, const StageHistory& before, WallTime now) {
   StageHistory after;
   for (DuckDiagnosis& duck : diagnosis.ducks) {

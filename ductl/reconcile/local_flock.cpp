@@ -151,9 +151,11 @@ struct LocalFlock::Impl final : FlockHands {
 
   [[nodiscard]] ObservedBoot observe_boot(std::size_t number) const {
     const boot::BootStories stories = boot::load_stories(state, flock);
-    return {.step = stories.ducks[number].step,
-            .verdict =
-                boot::diagnose_boot(stories, number, flock, boot::patience_of(flock.limits), std::chrono::system_clock::now())};
+    const boot::BootPatience patience = boot::patience_of(flock.limits);
+    const auto now = std::chrono::system_clock::now();
+    ObservedBoot seen{.step = stories.ducks[number].step, .verdict = boot::diagnose_boot(stories, number, flock, patience, now)};
+    seen.under_way = boot::is_under_way(stories.ducks[number], seen.verdict, patience, now);
+    return seen;
   }
 
   [[nodiscard]] ObservedEngine observe_engine() const {

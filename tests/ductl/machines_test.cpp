@@ -303,7 +303,7 @@ TEST_F(MachineDiagnosis, ADarkDuckThatNobodyWokeIsOff) {
 
 TEST_F(MachineDiagnosis, ABootIsToldByItsStepAndItsCause) {
   seen.ducks[0].boot =
-      ObservedBoot{boot::BootStep::Image, {"has its kernel and no agent yet for 40 s", "look at its screen", false}};
+      ObservedBoot{boot::BootStep::Image, {"has its kernel and no agent yet for 40 s", "look at its screen", false}, false};
   EXPECT_EQ(look().stage, Stage::Image);
   EXPECT_THAT(look().reason, HasSubstr("no agent yet"));
   EXPECT_EQ(look().next, "look at its screen");
@@ -326,6 +326,17 @@ TEST_F(MachineDiagnosis, ASlowLinkIsSaidOfADuckThatServes) {
   seen.ducks[0].health = health;
   EXPECT_THAT(look().reason, HasSubstr("link: 100 Mb/s, expected 2500 Mb/s"));
   EXPECT_THAT(look().reason, Not(HasSubstr("cpu")));
+}
+
+TEST_F(MachineDiagnosis, DownLeavesWhatIsOnItsWayAndSaysSo) {
+  EXPECT_FALSE(booting_left(seen));
+  seen.ducks[0].boot = ObservedBoot{boot::BootStep::Image, {}, false};
+  EXPECT_FALSE(booting_left(seen));
+  seen.ducks[0].boot->under_way = true;
+  const auto left = booting_left(seen);
+  ASSERT_TRUE(left);
+  EXPECT_THAT(left->message, HasSubstr("duck0 (image)"));
+  EXPECT_THAT(left->next, HasSubstr("`ductl down` again"));
 }
 
 Observed with_streams(const std::vector<std::int64_t>& bytes_a_second) {
