@@ -154,8 +154,10 @@ ControlClient::~ControlClient() = default;
 ControlClient::ControlClient(ControlClient&&) noexcept = default;
 ControlClient& ControlClient::operator=(ControlClient&&) noexcept = default;
 
+Expected<Hello> ControlClient::hello_of_any() { return impl_->get<Hello>("/v1/hello", parse_hello); }
+
 Expected<Hello> ControlClient::hello() {
-  auto hello = impl_->get<Hello>("/v1/hello", parse_hello);
+  auto hello = hello_of_any();
   if (hello && hello->adopted && hello->name != impl_->name)
     return fail(ErrorCode::kAgentRefused,
                 fmt::format("the agent at {} is {} of flock {}, not {}", impl_->address, hello->name, hello->flock, impl_->name),

@@ -67,6 +67,7 @@ public:
   ControlClient& operator=(ControlClient&&) noexcept;
 
   [[nodiscard]] Expected<Hello> hello();                       // session_tag is 0 when the key is not this agent's
+  [[nodiscard]] Expected<Hello> hello_of_any();                // hello() of whatever name and flock answers there
   [[nodiscard]] Expected<Health> health(std::int64_t time_ms); // the host's clock, since 1970, which the duck's is compared with
   // Takes a duck into a flock that has no key yet (hello().adopted is false). Refused by one that has.
   [[nodiscard]] Expected<void> adopt(const Adoption& adoption);

@@ -17,9 +17,11 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <set>
+#include <span>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>
@@ -27,6 +29,9 @@
 
 namespace ductl::boot {
 namespace {
+
+constexpr std::string_view kSwitchesOff = "switches off"; // the text of a leaving (docs/boot.md); a restart's is another
+constexpr std::size_t kImageIdShown = 12;
 
 WallTime wall_now() { return std::chrono::system_clock::now(); }
 
@@ -46,19 +51,46 @@ void keep(const std::filesystem::path& file, const std::string& text) {
   std::filesystem::remove(part, ignored);
 }
 
-// The socket that agents announce themselves to. An address of each port is not needed: who sent is told by the duck's MAC.
+// The socket that agents announce themselves to: on all addresses, and told of each datagram by which interface it came.
 Expected<netboot::Descriptor> announcement_socket() {
   netboot::Descriptor fd(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   sockaddr_in any{};
   any.sin_family = AF_INET;
   any.sin_port = htons(agent::kAnnouncementPort);
-  if (fd.open() && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0) return fd;
+  const int on = 1;
+  if (fd.open() && ::setsockopt(fd.get(), IPPROTO_IP, IP_PKTINFO, &on, sizeof on) == 0 &&
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0)
+    return fd;
   const int reason = errno;
   const std::string holder = http::udp_port_holder(INADDR_ANY, agent::kAnnouncementPort);
   return fail(reason == EADDRINUSE ? ErrorCode::kAddressInUse : ErrorCode::kBootServer,
               fmt::format("UDP port {}, where ducks announce themselves, cannot be had: {}{}", agent::kAnnouncementPort,
                           std::strerror(reason), holder.empty() ? "" : ", " + holder + " has it"),
               "this machine", "stop that program; one machine hosts one netbooted flock at a time");
+}
+
+struct Datagram {
+  std::string_view bytes; // of the buffer
+  unsigned interface = 0; // the kernel's number of it; 0 = not told
+};
+
+std::optional<Datagram> receive(int socket, std::span<char> buffer) {
+  iovec part{buffer.data(), buffer.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(in_pktinfo))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(socket, &message, 0);
+  if (got < 0) return std::nullopt;
+  Datagram datagram{.bytes = {buffer.data(), static_cast<std::size_t>(got)}};
+  const cmsghdr* about = CMSG_FIRSTHDR(&message);
+  if (about == nullptr || about->cmsg_level != IPPROTO_IP || about->cmsg_type != IP_PKTINFO) return datagram;
+  in_pktinfo info{};
+  std::memcpy(&info, CMSG_DATA(about), sizeof info);
+  datagram.interface = static_cast<unsigned>(info.ipi_ifindex);
+  return datagram;
 }
 
 class Server final : public BootDesk, private netboot::BootEvents {
@@ -96,8 +128,10 @@ public:
       if (!opened) return tl::unexpected(opened.error());
       boot_server_ = std::move(*opened);
     }
-    if (const auto self = power::record_of(::getpid()))
+    if (auto self = power::record_of(::getpid())) {
+      if (image != nullptr) self->image = image->manifest.image;
       if (power::save_record(*self, server_record(state_))) record_ = server_record(state_);
+    }
     start();
     return {};
   }
@@ -144,9 +178,10 @@ private:
   template <class Change> void note(const Change& change) {
     {
       const std::lock_guard lock(mutex_);
+      const BootStories before = stories_;
       change();
       ++news_;
-      keep(stories_file(state_), stories_text(stories_));
+      if (stories_ != before) keep(stories_file(state_), stories_text(stories_)); // a hello that is repeated changes nothing
     }
     changed_.notify_all();
   }
@@ -170,11 +205,18 @@ private:
     while (!ended_) {
       std::array<pollfd, 2> waiting{pollfd{announcements_.get(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
       if (::poll(waiting.data(), waiting.size(), -1) <= 0 || waiting[1].revents != 0) continue;
-      const ssize_t got = ::recv(announcements_.get(), buffer.data(), buffer.size(), 0);
-      if (got < 0) continue;
-      if (const auto announcement = agent::parse_announcement({buffer.data(), static_cast<std::size_t>(got)}))
-        on_announcement(*announcement);
+      const auto datagram = receive(announcements_.get(), buffer);
+      if (!datagram || !is_of_a_port(datagram->interface)) continue;
+      if (const auto announcement = agent::parse_announcement(datagram->bytes)) on_announcement(*announcement);
     }
+  }
+
+  // Ducks hang on the inventory's ports; whoever else this machine is joined to has nothing to announce. Looked up each time: an
+  // interface that was made anew has another number.
+  [[nodiscard]] bool is_of_a_port(unsigned interface) const {
+    return interface != 0 && std::any_of(flock_.ports.begin(), flock_.ports.end(), [interface](const inventory::Port& port) {
+             return ::if_nametoindex(port.interface.c_str()) == interface;
+           });
   }
 
   // A hint, not proof: it ends a wait early, and its text is shown.
@@ -194,6 +236,8 @@ private:
           note_agent_failed(stories_, number, announcement.text, wall_now());
         else if (announcement.kind == agent::AnnouncementKind::Hello)
           note_agent(stories_, number, wall_now());
+        else if (announcement.kind == agent::AnnouncementKind::Leaving && announcement.text == kSwitchesOff)
+          note_off(stories_, number, wall_now());
       });
     }
     const std::string who = news.duck.empty() ? "an agent of MAC " + news.mac + ", which is not in the inventory" : news.duck;
@@ -287,6 +331,13 @@ BootStories load_stories(const agent::StateFolder& state, const inventory::Flock
   return parse_stories(file_text(stories_file(state)), flock);
 }
 
+void keep_off(const agent::StateFolder& state, const inventory::Flock& flock, std::size_t duck) {
+  if (const auto server = power::load_record(server_record(state)); server && power::is_running(*server)) return;
+  BootStories stories = load_stories(state, flock);
+  note_off(stories, duck, wall_now());
+  keep(stories_file(state), stories_text(stories));
+}
+
 Expected<std::unique_ptr<BootDesk>> BootDesk::serve(const inventory::Flock& flock, const agent::StateFolder& state,
                                                     const DuckImage* image, OnNews on_news) {
   auto server = std::make_unique<Server>(flock, state, std::move(on_news));
@@ -294,9 +345,17 @@ Expected<std::unique_ptr<BootDesk>> BootDesk::serve(const inventory::Flock& floc
   return server;
 }
 
-std::unique_ptr<BootDesk> BootDesk::follow(const inventory::Flock& flock, const agent::StateFolder& state) {
+Expected<std::unique_ptr<BootDesk>> BootDesk::follow(const inventory::Flock& flock, const agent::StateFolder& state,
+                                                     const std::string& wanted_image) {
   const auto record = power::load_record(server_record(state));
   if (!record || !power::is_running(*record) || record->pid == ::getpid()) return nullptr;
+  if (!wanted_image.empty() && record->image != wanted_image)
+    return fail(ErrorCode::kBootServer,
+                fmt::format("the `ductl netboot` that serves this flock's boots serves image {}, wanted is {}",
+                            record->image.empty() ? "none" : record->image.substr(0, kImageIdShown),
+                            wanted_image.substr(0, kImageIdShown)),
+                fmt::format("process {}", record->pid),
+                "restart `ductl netboot`: it serves the image that was there when it began");
   return std::make_unique<Follower>(flock, state);
 }
 

@@ -29,6 +29,8 @@ struct BootNews {
 [[nodiscard]] std::filesystem::path server_record(const agent::StateFolder& state);
 // What the state folder tells of boots; untold where it tells nothing.
 [[nodiscard]] BootStories load_stories(const agent::StateFolder& state, const inventory::Flock& flock);
+// The duck was switched off. Where a process serves boots the file is that one's, and the duck's agent has told it.
+void keep_off(const agent::StateFolder& state, const inventory::Flock& flock, std::size_t duck);
 
 class BootDesk {
 public:
@@ -38,8 +40,10 @@ public:
   // netboot.enabled = false only announcements are taken in.
   [[nodiscard]] static Expected<std::unique_ptr<BootDesk>> serve(const inventory::Flock& flock, const agent::StateFolder& state,
                                                                  const DuckImage* image, OnNews on_news);
-  // Follows the process that serves this flock; null when there is none.
-  [[nodiscard]] static std::unique_ptr<BootDesk> follow(const inventory::Flock& flock, const agent::StateFolder& state);
+  // Follows the process that serves this flock; null when there is none. kBootServer when it serves another image than
+  // `wanted_image`, into which no duck would ever come; "" = any will do.
+  [[nodiscard]] static Expected<std::unique_ptr<BootDesk>> follow(const inventory::Flock& flock, const agent::StateFolder& state,
+                                                                  const std::string& wanted_image);
   virtual ~BootDesk() = default; // ends what it began; the stories stay in their file
 
   [[nodiscard]] virtual BootStories stories() = 0;

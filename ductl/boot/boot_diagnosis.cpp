@@ -116,6 +116,11 @@ BootVerdict diagnose_boot(const BootStories& stories, std::size_t number, const 
   return verdict;
 }
 
+bool is_under_way(const BootStory& story, const BootVerdict& verdict, const BootPatience& patience, WallTime now) {
+  const bool boots = story.step >= BootStep::Woken && story.step <= BootStep::Image;
+  return boots && !verdict.given_up && since(story.since, now) < patience.boot;
+}
+
 bool is_sought_everywhere(const BootStory& story, const BootPatience& patience, WallTime now) {
   return story.step <= BootStep::Woken && !story.trouble && since(story.first_wake, now) * 3 >= patience.silence;
 }

@@ -24,6 +24,9 @@ struct BootVerdict {
 [[nodiscard]] BootVerdict diagnose_boot(const BootStories& stories, std::size_t duck, const inventory::Flock& flock,
                                         const BootPatience& patience, WallTime now);
 
+// It was seen on its way to its agent, or was woken, and lately enough that its agent may still come.
+[[nodiscard]] bool is_under_way(const BootStory& story, const BootVerdict& verdict, const BootPatience& patience, WallTime now);
+
 // From here on, magic packets go out of every port: a duck that hangs in another broadcast domain than the inventory says starts
 // then, and asks where it is.
 [[nodiscard]] bool is_sought_everywhere(const BootStory& story, const BootPatience& patience, WallTime now);

@@ -145,6 +145,11 @@ void note_agent(BootStories& stories, std::size_t duck, WallTime now) {
   story.trouble.reset();
 }
 
+void note_off(BootStories& stories, std::size_t duck, WallTime now) {
+  BootStory& story = stories.ducks[duck];
+  story = BootStory{.duck = story.duck, .since = now, .first_wake = story.first_wake, .came_before = story.came_before};
+}
+
 void note_agent_failed(BootStories& stories, std::size_t duck, const std::string& reason, WallTime now) {
   note_agent(stories, duck, now);
   note_trouble(stories.ducks[duck], "agent-failed", reason, now);

@@ -16,7 +16,7 @@ using WallTime = std::chrono::system_clock::time_point;
 
 // How far the latest boot came.
 enum class BootStep {
-  None,   // nothing was ever seen
+  None,   // nothing was seen, ever or since it was switched off
   Woken,  // magic packets were sent
   Asked,  // its firmware looks for an address
   Leased, // and has one
@@ -70,6 +70,9 @@ void note_wake(BootStories& stories, std::size_t duck, WallTime now);
 // The wait for a duck begins: what was seen of an earlier boot is no sign of this one. That it came before stays.
 void note_wanted(BootStories& stories, std::size_t duck, WallTime now);
 void note_agent(BootStories& stories, std::size_t duck, WallTime now);
+// It was switched off on purpose: nothing of this boot is a sign any more. That it came before stays, and for how long it is
+// waited for.
+void note_off(BootStories& stories, std::size_t duck, WallTime now);
 // The agent itself said that it can't go on.
 void note_agent_failed(BootStories& stories, std::size_t duck, const std::string& reason, WallTime now);
 

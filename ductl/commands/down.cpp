@@ -3,12 +3,14 @@
 #include "ductl/commands/command.hpp"
 #include "ductl/commands/interrupt.hpp"
 #include "ductl/commands/walk_view.hpp"
+#include "ductl/reconcile/diagnosis.hpp"
 #include "ductl/reconcile/raise.hpp"
 #include "ductl/view/format.hpp"
 #include "inventory/error_json.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 namespace ductl::commands {
@@ -57,6 +59,16 @@ void warn_of_deep_sleepers(CommandContext& context, const reconcile::Observed& o
   }
 }
 
+// Stopping what runs is not all where machines are about to.
+ExitCode finish(CommandContext& context, const reconcile::Observed& observed, const std::function<void()>& write) {
+  const auto left = reconcile::booting_left(observed);
+  if (!left) {
+    write();
+    return ExitCode::Ok;
+  }
+  return report_errors(context, {&*left, 1});
+}
+
 ExitCode run_down(CommandContext& context, const DownOptions& options) {
   const inventory::Flock* inventory = context.flock();
   if (inventory == nullptr) return ExitCode::Usage;
@@ -70,8 +82,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   const int count = static_cast<int>(plan.actions.size());
   const bool machines = !inventory::has_local_ducks(*inventory);
   if (options.dry_run) {
-    write_plan(context, inventory->name, plan);
-    return ExitCode::Ok;
+    return finish(context, observed, [&] { write_plan(context, inventory->name, plan); });
   }
   // A flock of processes is soon up again, so that scripts need no --yes; a person at a terminal is asked.
   if (count > 0 && context.input_is_terminal && context.err.is_terminal) {
@@ -92,8 +103,7 @@ ExitCode run_down(CommandContext& context, const DownOptions& options) {
   const reconcile::ReconcileReport report = reconcile::lower_flock(flock, walk);
   view.close();
   if (!report.converged()) return report_errors(context, report.errors);
-  write_result(context, inventory->name, machines, report.actions);
-  return ExitCode::Ok;
+  return finish(context, report.observed, [&] { write_result(context, inventory->name, machines, report.actions); });
 }
 
 } // namespace

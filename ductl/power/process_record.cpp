@@ -152,7 +152,8 @@ std::optional<ProcessRecord> load_record(const std::filesystem::path& file) {
                        .program = {.device = static_cast<std::uint64_t>(number_in(program, "device")),
                                    .inode = static_cast<std::uint64_t>(number_in(program, "inode")),
                                    .size_bytes = static_cast<std::uint64_t>(number_in(program, "size_bytes")),
-                                   .modified_ns = number_in(program, "modified_ns")}};
+                                   .modified_ns = number_in(program, "modified_ns")},
+                       .image = json.contains("image") && json["image"].is_string() ? json["image"].get<std::string>() : ""};
 }
 
 Expected<void> save_record(const ProcessRecord& record, const std::filesystem::path& file) {
@@ -168,7 +169,8 @@ Expected<void> save_record(const ProcessRecord& record, const std::filesystem::p
                                         {{"device", record.program.device},
                                          {"inode", record.program.inode},
                                          {"size_bytes", record.program.size_bytes},
-                                         {"modified_ns", record.program.modified_ns}}}};
+                                         {"modified_ns", record.program.modified_ns}}},
+                                       {"image", record.image}};
   const std::filesystem::path part = file.string() + ".part";
   std::ofstream out(part, std::ios::binary | std::ios::trunc);
   out << json.dump() << '\n';

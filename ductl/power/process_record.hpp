@@ -32,6 +32,7 @@ struct ProcessRecord {
   std::uint32_t address = 0;                                   // of a duck; 0 = not known, or not of this kind of process
   std::uint16_t control_port = 0, data_port = 0, api_port = 0; // 0 = not known yet, or not of this kind of process
   ProgramFile program = {};                                    // as it was when the process was started
+  std::string image = {};                                      // id of the image that a boot server serves; "" = none
   bool operator==(const ProcessRecord&) const = default;
 };
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "agent/client/serving.hpp"
+#include "inventory/inventory.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,9 +19,10 @@ enum class Goal {
 
 struct DesiredDuck {
   std::string name;
-  std::uint64_t slices = 0, bytes = 0; // that the placement gives it
-  int cores = 0;                       // that the inventory expects; 0 = not said
-  std::uint64_t memory_bytes = 0;      // likewise
+  std::uint64_t slices = 0, bytes = 0;    // that the placement gives it
+  int cores = 0;                          // that the inventory expects; 0 = not said
+  std::uint64_t memory_bytes = 0;         // likewise
+  std::optional<inventory::Mac> mac = {}; // of a machine
 };
 
 // What ducks are: processes of this machine, which it starts and stops, or machines, which it wakes, adopts and tells to switch

@@ -65,8 +65,15 @@ DuckDiagnosis diagnose_answering(const Desired& desired, const Observed& observe
   const DesiredDuck& wanted = desired.ducks[number];
   const ObservedDuck& duck = observed.ducks[number];
   const agent::Hello& hello = *duck.hello;
+  if (const std::string other = other_machine_reason(wanted, hello); desired.kind == DuckKind::Machine && !other.empty())
+    return {.name = duck.name, .reason = other, .next = kOtherMachineNext};
   if (desired.kind == DuckKind::Machine && !hello.adopted)
     return {.name = duck.name, .stage = Stage::Agent, .reason = "is up and in no flock yet", .next = kRunUp};
+  if (desired.kind == DuckKind::Machine && hello.flock == desired.flock && hello.name != duck.name)
+    return {.name = duck.name,
+            .stage = Stage::Agent,
+            .reason = fmt::format("was adopted as {}, before it was renamed", hello.name),
+            .next = kRunUp};
   if (hello.flock == desired.flock && hello.name != duck.name && is_own_agent(observed, hello.pid)) {
     return {.name = duck.name, .reason = fmt::format("duck {} of this flock runs in its place", hello.name), .next = kRunUp};
   }
@@ -197,6 +204,18 @@ Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::
     result.next = kRunUp;
   }
   return result;
+}
+
+std::optional<Error> booting_left(const Observed& observed) {
+  std::vector<std::string> left;
+  for (const ObservedDuck& duck : observed.ducks)
+    if (duck.boot && duck.boot->under_way) left.push_back(fmt::format("{} ({})", duck.name, boot::to_string(duck.boot->step)));
+  if (left.empty()) return std::nullopt;
+  return Error{ErrorCode::kPower,
+               fmt::format("on the way to their agents, and not to be switched off yet: {}", fmt::join(left, ", ")),
+               {},
+               "run `ductl down` again when they are up (`ductl status` shows it), or switch them off by their buttons",
+               {}};
 }
 
 StageHistory note_stages(Diagnosis& diagnosis, const StageHistory& before, WallTime now) {

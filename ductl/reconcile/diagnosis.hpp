@@ -41,6 +41,9 @@ using StageHistory = std::map<std::string, StageSeen>;
 // `serving_ducks`: names of the ducks in the serving.json of the running engine. desired.ducks[i].slices 0 = not known.
 [[nodiscard]] Diagnosis diagnose(const Desired& desired, const Observed& observed, const std::vector<std::string>& serving_ducks);
 
+// What `down` leaves: machines on their way to their agents, which alone can switch them off. Nothing when there are none.
+[[nodiscard]] std::optional<Error> booting_left(const Observed& observed);
+
 // Fills in `since`, and returns the history with what was seen at `now`.
 [[nodiscard]] StageHistory note_stages(Diagnosis& diagnosis, const StageHistory& before, WallTime now);
 // The file's text and back; whatever can't be read is an empty history.

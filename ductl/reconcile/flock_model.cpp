@@ -155,7 +155,8 @@ Desired desired_state(const FlockModel& model, const inventory::Flock& flock, Go
                              .slices = slices,
                              .bytes = slices * model.manifest.layout.bytes,
                              .cores = flock.ducks[i].cores,
-                             .memory_bytes = flock.ducks[i].memory_bytes});
+                             .memory_bytes = flock.ducks[i].memory_bytes,
+                             .mac = flock.ducks[i].mac});
     desired.serving.slices_total += slices;
   }
   desired.serving.model_source = model.source;
@@ -189,8 +190,11 @@ Desired remembered_state(const inventory::Flock& flock, const agent::StateFolder
     for (std::size_t i = 0; i < counts.size(); ++i) slices[placement->ducks[i]] = counts[i];
   }
   for (const inventory::Duck& duck : flock.ducks) {
-    desired.ducks.push_back(
-        {.name = duck.name, .slices = slices[duck.name], .cores = duck.cores, .memory_bytes = duck.memory_bytes});
+    desired.ducks.push_back({.name = duck.name,
+                             .slices = slices[duck.name],
+                             .cores = duck.cores,
+                             .memory_bytes = duck.memory_bytes,
+                             .mac = duck.mac});
   }
   return desired;
 }

@@ -121,7 +121,7 @@ struct LocalFlock::Impl final : FlockHands {
       return seen;
     }
     agent::ControlClient agent = client(duck, seen.control_port);
-    auto hello = agent.hello();
+    auto hello = machines ? agent.hello_of_any() : agent.hello(); // a machine keeps the name of its adoption
     if (!hello && hello.error().code == ErrorCode::kAgentRefused) {
       if (auto other = hello_of_other(duck, seen.control_port)) hello = std::move(*other);
     }
@@ -151,9 +151,11 @@ struct LocalFlock::Impl final : FlockHands {
 
   [[nodiscard]] ObservedBoot observe_boot(std::size_t number) const {
     const boot::BootStories stories = boot::load_stories(state, flock);
-    return {.step = stories.ducks[number].step,
-            .verdict =
-                boot::diagnose_boot(stories, number, flock, boot::patience_of(flock.limits), std::chrono::system_clock::now())};
+    const boot::BootPatience patience = boot::patience_of(flock.limits);
+    const auto now = std::chrono::system_clock::now();
+    ObservedBoot seen{.step = stories.ducks[number].step, .verdict = boot::diagnose_boot(stories, number, flock, patience, now)};
+    seen.under_way = boot::is_under_way(stories.ducks[number], seen.verdict, patience, now);
+    return seen;
   }
 
   [[nodiscard]] ObservedEngine observe_engine() const {

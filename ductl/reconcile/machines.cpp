@@ -39,7 +39,7 @@ struct Machines::Impl {
   const agent::StateFolder state;
   const std::string key;
   const std::unique_ptr<power::PowerDriver> power;
-  std::mutex desk_mutex, wake_mutex;
+  std::mutex desk_mutex, wake_mutex;           // desk_mutex: also boots.json, where nobody serves
   std::unique_ptr<boot::BootDesk> opened_desk; // below desk_mutex until it is there; then it only goes with this
   power::WakeSchedule schedule;                // below wake_mutex
 
@@ -62,13 +62,19 @@ struct Machines::Impl {
   Expected<boot::BootDesk*> serving_desk() {
     const std::lock_guard lock(desk_mutex);
     if (opened_desk) return opened_desk.get();
-    if ((opened_desk = boot::BootDesk::follow(flock, state))) return opened_desk.get();
     std::optional<boot::DuckImage> image;
+    Expected<void> sought;
     if (flock.netboot.enabled) {
       auto found = boot::find_duck_image(flock);
-      if (!found) return tl::unexpected(found.error());
-      image = std::move(*found);
+      if (found)
+        image = std::move(*found);
+      else
+        sought = tl::unexpected(found.error());
     }
+    auto followed = boot::BootDesk::follow(flock, state, image ? image->manifest.image : "");
+    if (!followed) return tl::unexpected(followed.error());
+    if ((opened_desk = std::move(*followed))) return opened_desk.get();
+    if (!sought) return tl::unexpected(sought.error());
     const auto log = [](const boot::BootNews& news) { spdlog::info("boot: {} {}", news.kind, news.text); };
     auto opened = boot::BootDesk::serve(flock, state, image ? &*image : nullptr, log);
     if (!opened) return tl::unexpected(opened.error());
@@ -122,7 +128,7 @@ struct Machines::Impl {
       if (story.step >= boot::BootStep::Asked) done(duck); // it is awake
       const bool up = story.step == boot::BootStep::Agent;
       if (up || Clock::now() >= ask_next) {
-        if (auto hello = client(duck, kAskLimit).hello(); hello && hello->boot_id != boot_before) return hello;
+        if (auto hello = client(duck, kAskLimit).hello_of_any(); hello && hello->boot_id != boot_before) return hello;
         ask_next = Clock::now() + kAskAgain;
       }
       boot::BootVerdict verdict = boot::diagnose_boot(stories, duck, flock, patience, std::chrono::system_clock::now());
@@ -150,7 +156,7 @@ struct Machines::Impl {
   Expected<void> reboot(std::size_t duck, const std::string& wanted_image, const Machines& owner) {
     const auto desk = serving_desk();
     if (!desk) return tl::unexpected(desk.error());
-    const auto before = client(duck).hello();
+    const auto before = client(duck).hello_of_any(); // it may have been renamed since its adoption
     if (!before) return tl::unexpected(before.error());
     (*desk)->wanted(duck);
     if (auto told = client(duck).reboot(); !told) return told;
@@ -186,19 +192,21 @@ struct Machines::Impl {
 
   // Gone is who answers no more.
   Expected<void> power_off(std::size_t duck, const Machines& owner) {
-    const auto hello = client(duck).hello();
+    const auto hello = client(duck).hello_of_any();
     if (!hello) return tl::unexpected(hello.error());
     if (!hello->adopted)
       if (auto adopted = adopt(duck, ""); !adopted) return adopted;
     if (auto told = client(duck).power_off(); !told) return told;
     const Instant until = Clock::now() + kPowerOffLimit;
-    while (client(duck, kAskLimit).hello()) {
+    while (client(duck, kAskLimit).hello_of_any()) {
       if (owner.interrupted()) return fail(ErrorCode::kCancelled, "interrupted");
       if (Clock::now() >= until)
         return fail(ErrorCode::kPower, fmt::format("duck {} was told to switch off and still answers", flock.ducks[duck].name),
                     place(duck), "switch it off by its button");
       std::this_thread::sleep_for(kLookAgain);
     }
+    const std::lock_guard lock(desk_mutex);
+    boot::keep_off(state, flock, duck);
     return {};
   }
 };

@@ -17,6 +17,7 @@ namespace ductl::reconcile {
 struct ObservedBoot {
   boot::BootStep step = boot::BootStep::None;
   boot::BootVerdict verdict = {};
+  bool under_way = false; // its agent may come by itself
 };
 
 struct ObservedDuck {

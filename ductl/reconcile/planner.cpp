@@ -81,6 +81,9 @@ Action fill_rest(const std::string& duck, const agent::FillPlan& fill, const age
 DuckPlan plan_machine(const Desired& desired, std::size_t number, const ObservedDuck& duck) {
   const agent::Hello& hello = *duck.hello;
   const DesiredDuck& wanted = desired.ducks[number];
+  if (const std::string other = other_machine_reason(wanted, hello); !other.empty())
+    return {.fault = Error{ErrorCode::kAddressInUse, fmt::format("duck {}: {}", wanted.name, other),
+                           address_of(desired, number, duck), kOtherMachineNext}};
   if (hello.adopted && hello.flock != desired.flock) return stranger(desired, number, duck);
   DuckPlan plan;
   if (!hello.adopted) plan.actions.push_back({.kind = ActionKind::Adopt, .duck = wanted.name, .reason = "has no key yet"});
@@ -89,6 +92,9 @@ DuckPlan plan_machine(const Desired& desired, std::size_t number, const Observed
     std::move(anew.actions.begin(), anew.actions.end(), std::back_inserter(plan.actions));
     return plan;
   }
+  // A name is for a boot, as a key is.
+  if (hello.adopted && hello.name != wanted.name)
+    return boot_machine(wanted, ActionKind::Reboot, fmt::format("was adopted as {}", hello.name));
   if (!hello.adopted) {
     plan.actions.pop_back();
     raise_machine(wanted, "has no key yet", plan.actions);
@@ -174,7 +180,8 @@ Plan plan_down(const Desired& desired, const Observed& observed) {
     const ObservedDuck& duck = observed.ducks[i];
     const bool ours = duck.hello && duck.hello->flock == desired.flock && duck.hello->name == duck.name;
     if (desired.kind == DuckKind::Machine) {
-      if (ours || (duck.hello && !duck.hello->adopted)) {
+      const bool in_place = duck.hello && other_machine_reason(desired.ducks[i], *duck.hello).empty();
+      if (in_place && (duck.hello->flock == desired.flock || !duck.hello->adopted)) { // whatever name it was adopted by
         plan.actions.push_back({.kind = ActionKind::PowerOff, .duck = duck.name, .reason = "is on"});
       } else {
         ++plan.ducks_unchanged;
@@ -213,6 +220,13 @@ std::string image_reason(const Desired& desired, const agent::Hello& hello) {
   if (desired.image.empty() || hello.image == desired.image) return {};
   const auto shown = [](const std::string& id) { return id.empty() ? std::string("none") : id.substr(0, kImageIdShown); };
   return fmt::format("runs image {}, wanted is {}", shown(hello.image), shown(desired.image));
+}
+
+std::string other_machine_reason(const DesiredDuck& wanted, const agent::Hello& hello) {
+  const auto told = inventory::parse_mac(hello.mac);
+  if (!told || !wanted.mac || *told == *wanted.mac) return {};
+  return fmt::format("another machine answers in its place: MAC {}, the inventory has {}", inventory::to_string(*told),
+                     inventory::to_string(*wanted.mac));
 }
 
 agent::Serving serving_with_ports(const Desired& desired, const Observed& observed) {

@@ -45,6 +45,12 @@ struct Plan {
 // Why a machine is not to stay on the image that it runs; "" = it is the wanted one, or any will do.
 [[nodiscard]] std::string image_reason(const Desired& desired, const agent::Hello& hello);
 
+// Why what answers at a machine's address is not that machine: its agent tells another MAC than the inventory has. "" = it is, or
+// tells none.
+[[nodiscard]] std::string other_machine_reason(const DesiredDuck& wanted, const agent::Hello& hello);
+inline constexpr const char* kOtherMachineNext =
+    "correct the duck's `mac` or `address` in the inventory, or unplug the machine that has its address";
+
 // desired.serving with the ports that were observed: what serving.json should hold.
 [[nodiscard]] agent::Serving serving_with_ports(const Desired& desired, const Observed& observed);
 

@@ -12,6 +12,8 @@ namespace {
 
 using Turns = std::counting_semaphore<>;
 
+constexpr std::size_t kThreadsMax = 64; // a thread a duck: most of them wait for their turn, and dark ducks hold up no live one
+
 class Pass {
 public:
   Pass(FlockHands& hands, const Desired& desired, const ReconcileOptions& options, ReconcileReport& report)
@@ -54,8 +56,7 @@ private:
       }
     };
     std::vector<std::jthread> threads;
-    const int most = std::max(1, options_.booting_max) + std::max(1, options_.filling_max);
-    const std::size_t count = std::min(by_duck.size(), static_cast<std::size_t>(most));
+    const std::size_t count = std::min(by_duck.size(), kThreadsMax);
     for (std::size_t i = 1; i < count; ++i) threads.emplace_back(work);
     work();
   }

@@ -1,5 +1,7 @@
 // The client against servers that are no agent of this version, or none at all.
 #include "agent/client/control_client.hpp"
+
+#include "agent/client/control_messages.hpp"
 #include "netboot/http/http_server.hpp"
 
 #include <gmock/gmock.h>
@@ -33,6 +35,20 @@ TEST(ControlClient, AnAgentOfAnotherVersionIsToldApart) {
   const Peer refusing(409,
                       R"({"error":{"code":"D0302","message":"agent 2.0 speaks control protocol 2, the request 1","next":"n"}})");
   EXPECT_EQ(refusing.client().power_off().error().code, ErrorCode::kAgentVersion);
+}
+
+TEST(ControlClient, AnAgentOfAnotherNameIsTakenOnlyByWhoAsksForAny) {
+  Hello other;
+  other.name = "duck2";
+  other.flock = "pxe";
+  other.protocol = kControlProtocol;
+  const Peer peer(200, hello_text(other));
+  const auto hello = peer.client().hello();
+  ASSERT_FALSE(hello);
+  EXPECT_EQ(hello.error().code, ErrorCode::kAgentRefused);
+  const auto any = peer.client().hello_of_any();
+  ASSERT_TRUE(any) << any.error().text();
+  EXPECT_EQ(any->name, "duck2");
 }
 
 TEST(ControlClient, SomeOtherServerIsNotTakenForAnAgent) {

@@ -70,7 +70,9 @@ TEST_F(BootDeskTest, ServesAndKeepsWhatItSaw) {
   {
     const auto desk = serve();
     ASSERT_TRUE(desk) << desk.error().text();
-    EXPECT_FALSE(BootDesk::follow(flock, state)) << "nobody follows himself";
+    EXPECT_EQ(*BootDesk::follow(flock, state, "any"), nullptr) << "nobody follows himself";
+    EXPECT_EQ(power::load_record(server_record(state))->image,
+              find_duck_image(std::vector{folder.path() / "image"})->manifest.image);
     (*desk)->wanted(0);
     (*desk)->wake_sent(0);
     EXPECT_EQ((*desk)->stories().ducks[0].step, BootStep::Woken);
@@ -106,6 +108,61 @@ TEST_F(BootDeskTest, HearsWhatAgentsAnnounce) {
   EXPECT_EQ((*desk)->stories().ducks[0].trouble->text, "no memory");
 }
 
+TEST_F(BootDeskTest, HearsNobodyWhoIsOnNoPortOfTheInventory) {
+  Cable cable("br1", kHost1);
+  const Cable other("br2", kHost2);
+  constexpr inventory::Ipv4 kOffice = 0x0a630001, kNeighbour = 0x0a630002;
+  Cable office("office", kOffice);
+  const auto desk = serve();
+  ASSERT_TRUE(desk) << desk.error().text();
+  const auto text = [](const char* what) { return announcement(agent::AnnouncementKind::Notice, what); };
+  office.send_udp(kMac1, {kNeighbour, kOffice, 30000, agent::kAnnouncementPort},
+                  netboot::bytes_of(agent::announcement_text(text("from the office"))));
+  cable.send_udp(kMac1, {kDuck1, kHost1, 30000, agent::kAnnouncementPort},
+                 netboot::bytes_of(agent::announcement_text(text("from the port"))));
+  for (int i = 0; i < 100 && told("notice") == 0; ++i) (*desk)->wait(100ms);
+  ASSERT_EQ(told("notice"), 1);
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(news.back().text, HasSubstr("from the port"));
+}
+
+TEST_F(BootDeskTest, ARepeatedHelloWritesNoFile) {
+  Cable cable("br1", kHost1);
+  const Cable other("br2", kHost2);
+  const auto desk = serve();
+  ASSERT_TRUE(desk) << desk.error().text();
+  (*desk)->agent_seen(0);
+  ASSERT_TRUE(std::filesystem::remove(stories_file(state)));
+  (*desk)->agent_seen(0);
+  EXPECT_FALSE(std::filesystem::exists(stories_file(state)));
+  (*desk)->wanted(0);
+  EXPECT_TRUE(std::filesystem::exists(stories_file(state)));
+}
+
+TEST_F(BootDeskTest, ADuckThatSwitchesOffIsOff) {
+  Cable cable("br1", kHost1);
+  const Cable other("br2", kHost2);
+  {
+    const auto desk = serve();
+    ASSERT_TRUE(desk) << desk.error().text();
+    const auto say = [&](const agent::Announcement& said) {
+      cable.send_udp(kMac1, {kDuck1, kHost1, 30000, agent::kAnnouncementPort}, netboot::bytes_of(agent::announcement_text(said)));
+    };
+    (*desk)->agent_seen(0);
+    say(announcement(agent::AnnouncementKind::Leaving, "starts anew"));
+    for (int i = 0; i < 100 && told("leaving") == 0; ++i) (*desk)->wait(100ms);
+    EXPECT_EQ((*desk)->stories().ducks[0].step, BootStep::Agent);
+    say(announcement(agent::AnnouncementKind::Leaving, "switches off"));
+    EXPECT_TRUE(comes_to(**desk, BootStep::None));
+    (*desk)->agent_seen(0);
+    keep_off(state, flock, 0); // who serves keeps the file
+    EXPECT_EQ(load_stories(state, flock).ducks[0].step, BootStep::Agent);
+  }
+  keep_off(state, flock, 0);
+  EXPECT_EQ(load_stories(state, flock).ducks[0].step, BootStep::None);
+  EXPECT_TRUE(load_stories(state, flock).ducks[0].came_before);
+}
+
 TEST_F(BootDeskTest, APortWithoutItsAddressIsNamed) {
   const Cable cable("br1", kHost2);
   const auto desk = serve();
@@ -114,11 +171,30 @@ TEST_F(BootDeskTest, APortWithoutItsAddressIsNamed) {
   EXPECT_THAT(desk.error().next, HasSubstr("ip addr add 10.21.1.1/24 dev br1"));
 }
 
+TEST_F(BootDeskTest, AProcessThatServesAnotherImageIsNotFollowed) {
+  EXPECT_EQ(*BootDesk::follow(flock, state, "new"), nullptr);
+  power::ProcessRecord server = power::record_of(::getppid()).value();
+  for (const char* const served : {"", "old"}) {
+    server.image = served;
+    ASSERT_TRUE(power::save_record(server, server_record(state)));
+    const auto followed = BootDesk::follow(flock, state, "new");
+    ASSERT_FALSE(followed);
+    EXPECT_EQ(followed.error().code, ErrorCode::kBootServer);
+    EXPECT_THAT(followed.error().message, HasSubstr("wanted is new"));
+    EXPECT_THAT(followed.error().next, HasSubstr("restart `ductl netboot`"));
+  }
+  server.image = "new";
+  ASSERT_TRUE(power::save_record(server, server_record(state)));
+  EXPECT_TRUE(BootDesk::follow(flock, state, "new").value());
+  EXPECT_TRUE(BootDesk::follow(flock, state, "").value());
+}
+
 // Another process serves: this one's parent will do, as long as it lives.
 TEST_F(BootDeskTest, FollowsTheProcessThatServes) {
   ASSERT_TRUE(power::save_record(power::record_of(::getppid()).value(), server_record(state)));
-  const auto desk = BootDesk::follow(flock, state);
-  ASSERT_TRUE(desk);
+  const auto followed = BootDesk::follow(flock, state, "");
+  ASSERT_TRUE(followed && *followed);
+  const auto& desk = *followed;
   desk->wanted(0);
   desk->wake_sent(0);
   EXPECT_EQ(desk->stories().ducks[0].step, BootStep::Woken);

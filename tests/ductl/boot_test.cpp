@@ -141,6 +141,43 @@ TEST_F(BootStoryTest, FollowsABootToItsAgent) {
   EXPECT_EQ(stories.ducks[1], untold(inventory).ducks[1]);
 }
 
+TEST_F(BootStoryTest, ADuckThatWasSwitchedOffHasNothingToSayAndHasComeBefore) {
+  note_agent(stories, 0, now);
+  ASSERT_THAT(verdict(0).reason, HasSubstr("does not answer"));
+  note_off(stories, 0, now);
+  EXPECT_EQ(stories.ducks[0].step, BootStep::None);
+  EXPECT_TRUE(stories.ducks[0].came_before);
+  EXPECT_EQ(verdict(0).reason, "");
+}
+
+TEST_F(BootStoryTest, ADuckThatIsSwitchedOffWhileItIsWaitedForIsNotWaitedForForEver) {
+  note_wanted(stories, 0, now);
+  note_off(stories, 0, now);
+  now += patience.boot;
+  EXPECT_TRUE(verdict(0).given_up);
+}
+
+TEST_F(BootStoryTest, ABootIsUnderWayFromItsFirstWakeUntilItsAgentComesOrItIsGivenUp) {
+  const auto under_way = [&] { return is_under_way(stories.ducks[0], verdict(0), patience, now); };
+  EXPECT_FALSE(under_way());
+  wake(0);
+  EXPECT_TRUE(under_way());
+  see(BootEventKind::Asked, 0);
+  see(BootEventKind::FileBegun, 0, "vmlinuz");
+  EXPECT_TRUE(under_way());
+  const BootStories stood = stories;
+  note_agent(stories, 0, now);
+  EXPECT_FALSE(under_way());
+  stories = stood;
+  see(BootEventKind::OtherSystem, 0, {}, "a disk started");
+  EXPECT_FALSE(under_way()) << "it will say the same again";
+  stories = untold(inventory);
+  see(BootEventKind::Asked, 0); // switched on by hand: nobody waits for it
+  EXPECT_TRUE(under_way());
+  now += patience.boot;
+  EXPECT_FALSE(under_way());
+}
+
 TEST_F(BootStoryTest, ALoopIsOneUntilAnAgentComes) {
   see(BootEventKind::BootLoop, 0, "", "three starts");
   see(BootEventKind::Asked, 0);

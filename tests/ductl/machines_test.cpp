@@ -22,7 +22,7 @@ constexpr const char* kImage = "b1b1b1b1b1b1b1b1";
 
 struct Machine {
   bool on = false, adopted = false, wakes = true, fit = true;
-  std::string flock = "pxe", boots_image = kImage, image = {};
+  std::string flock = "pxe", name = {}, boots_image = kImage, image = {};
   std::uint64_t held = 0;
   std::uint32_t epoch = 0;
   std::uint64_t session_tag = 0;
@@ -112,7 +112,7 @@ private:
     }
     agent::Hello hello;
     hello.adopted = duck.adopted;
-    if (duck.adopted) hello.name = name(i), hello.flock = duck.flock;
+    if (duck.adopted) hello.name = duck.name.empty() ? name(i) : duck.name, hello.flock = duck.flock;
     hello.image = duck.image;
     hello.slices_held = duck.held;
     hello.slices_active = duck.epoch != 0 ? duck.held : 0;
@@ -121,7 +121,7 @@ private:
     hello.session_tag = duck.session_tag;
     hello.data_port = 7422;
     seen.hello = hello;
-    if (!duck.adopted) return seen;
+    if (!duck.adopted || !duck.name.empty()) return seen; // of another name nothing more is asked
     agent::FillPlan fill;
     fill.duck = name(i);
     fill.send.resize(desired.ducks[i].slices - duck.held);
@@ -179,6 +179,42 @@ TEST_F(MachinesTest, AnotherFlocksDuckIsLeftAlone) {
   EXPECT_THAT(result.actions, IsEmpty());
   ASSERT_EQ(result.faults.size(), 1u);
   EXPECT_THAT(result.faults[0].message, HasSubstr("flock other"));
+}
+
+TEST_F(MachinesTest, AMachineWithAnotherMacIsNeitherRaisedNorSwitchedOff) {
+  for (const bool adopted : {false, true}) {
+    flock.ducks[0] = {.on = true, .adopted = adopted, .image = kImage};
+    Desired desired = flock.desired(Goal::Filled);
+    desired.ducks[0].mac = inventory::parse_mac("52:54:00:21:01:01");
+    Observed seen = flock.observe(desired);
+    seen.ducks[0].hello->mac = "52:54:00:21:01:02";
+    const Plan up = plan_actions(desired, seen);
+    EXPECT_THAT(up.actions, IsEmpty());
+    ASSERT_EQ(up.faults.size(), 1u);
+    EXPECT_THAT(up.faults[0].message, HasSubstr("MAC 52:54:00:21:01:02, the inventory has 52:54:00:21:01:01"));
+    EXPECT_THAT(up.faults[0].next, HasSubstr("unplug"));
+    EXPECT_THAT(diagnose(desired, seen, {}).ducks.at(0).reason, HasSubstr("another machine"));
+    desired.goal = Goal::Down;
+    EXPECT_THAT(plan_actions(desired, seen).actions, IsEmpty());
+    seen.ducks[0].hello->mac = "52:54:00:21:01:01";
+    EXPECT_THAT(kinds(plan_actions(desired, seen)), ElementsAre(ActionKind::PowerOff));
+    seen.ducks[0].hello->mac = ""; // an agent that tells none
+    EXPECT_THAT(kinds(plan_actions(desired, seen)), ElementsAre(ActionKind::PowerOff));
+  }
+}
+
+TEST_F(MachinesTest, ARenamedMachineIsRestartedIntoItsNameAndIsOursToSwitchOff) {
+  flock.ducks[0] = {.on = true, .adopted = true, .name = "oldname", .image = kImage, .held = 10, .epoch = 1};
+  EXPECT_THAT(kinds(plan()), ElementsAre(ActionKind::Reboot, ActionKind::Adopt, ActionKind::CheckHealth, ActionKind::Fill));
+  EXPECT_EQ(plan().actions[0].reason, "was adopted as oldname");
+  EXPECT_THAT(kinds(plan(Goal::Down)), ElementsAre(ActionKind::PowerOff));
+  const DuckDiagnosis told = diagnose(flock.desired(), flock.observe(flock.desired()), {}).ducks.at(0);
+  EXPECT_EQ(told.reason, "was adopted as oldname, before it was renamed");
+  EXPECT_EQ(told.next, "run `ductl up`");
+  flock.ducks[0].flock = "other";
+  EXPECT_THAT(plan(Goal::Down).actions, IsEmpty());
+  flock.ducks[0].flock = "pxe";
+  EXPECT_TRUE(reconcile(flock, flock.desired(), {}).converged());
 }
 
 TEST_F(MachinesTest, AnAgentOfAnotherProtocolNeedsAHand) {
@@ -267,7 +303,7 @@ TEST_F(MachineDiagnosis, ADarkDuckThatNobodyWokeIsOff) {
 
 TEST_F(MachineDiagnosis, ABootIsToldByItsStepAndItsCause) {
   seen.ducks[0].boot =
-      ObservedBoot{boot::BootStep::Image, {"has its kernel and no agent yet for 40 s", "look at its screen", false}};
+      ObservedBoot{boot::BootStep::Image, {"has its kernel and no agent yet for 40 s", "look at its screen", false}, false};
   EXPECT_EQ(look().stage, Stage::Image);
   EXPECT_THAT(look().reason, HasSubstr("no agent yet"));
   EXPECT_EQ(look().next, "look at its screen");
@@ -290,6 +326,17 @@ TEST_F(MachineDiagnosis, ASlowLinkIsSaidOfADuckThatServes) {
   seen.ducks[0].health = health;
   EXPECT_THAT(look().reason, HasSubstr("link: 100 Mb/s, expected 2500 Mb/s"));
   EXPECT_THAT(look().reason, Not(HasSubstr("cpu")));
+}
+
+TEST_F(MachineDiagnosis, DownLeavesWhatIsOnItsWayAndSaysSo) {
+  EXPECT_FALSE(booting_left(seen));
+  seen.ducks[0].boot = ObservedBoot{boot::BootStep::Image, {}, false};
+  EXPECT_FALSE(booting_left(seen));
+  seen.ducks[0].boot->under_way = true;
+  const auto left = booting_left(seen);
+  ASSERT_TRUE(left);
+  EXPECT_THAT(left->message, HasSubstr("duck0 (image)"));
+  EXPECT_THAT(left->next, HasSubstr("`ductl down` again"));
 }
 
 Observed with_streams(const std::vector<std::int64_t>& bytes_a_second) {

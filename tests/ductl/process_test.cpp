@@ -163,6 +163,7 @@ TEST_F(ProcessTest, KeepsItsRecordInAFile) {
   record.control_port = 7421;
   record.api_port = 65535;
   record.program = program_file("/bin/sh");
+  record.image = "b1b1";
   ASSERT_TRUE(save_record(record, folder / "run.json"));
   EXPECT_EQ(load_record(folder / "run.json"), record);
   EXPECT_FALSE(std::filesystem::exists(folder / "run.json.part"));

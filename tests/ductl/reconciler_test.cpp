@@ -1,6 +1,7 @@
 #include "tests/ductl/simulated_flock.hpp"
 
 #include <atomic>
+#include <future>
 #include <gmock/gmock.h>
 
 namespace ductl::reconcile {
@@ -80,14 +81,15 @@ TEST(Reconcile, FinishesTheRunningActionAndStopsWhenInterrupted) {
   ReconcileOptions options;
   options.booting_max = options.filling_max = 1;
   options.interrupted = [&] { return interrupted.load(); };
-  options.on_begin = [&](const Action& action) { interrupted = action.kind == ActionKind::Fill && action.duck == "duck1"; };
+  options.on_begin = [&](const Action& action) {
+    if (action.kind == ActionKind::Fill) interrupted = true;
+  };
   const Desired desired = SimulatedFlock::desired(kDucks);
   const ReconcileReport report = reconcile(flock, desired, options);
   ASSERT_EQ(report.errors.size(), 1u);
   EXPECT_EQ(report.errors[0].code, ErrorCode::kCancelled);
-  EXPECT_EQ(report.actions, 4);
-  EXPECT_EQ(flock.ducks[1].held, 10u);
-  EXPECT_FALSE(flock.ducks[2].on);
+  EXPECT_EQ(std::count_if(flock.ducks.begin(), flock.ducks.end(), [](const auto& duck) { return duck.held == 10; }), 1);
+  EXPECT_FALSE(flock.engine_running);
   interrupted = false;
   EXPECT_TRUE(reconcile(flock, desired, {}).converged());
 }
@@ -110,6 +112,39 @@ TEST(Reconcile, BootsAndFillsNoMoreDucksAtOnceThanAllowed) {
   EXPECT_TRUE(reconcile(flock, SimulatedFlock::desired(kDucks), options).converged());
   EXPECT_EQ(booting_most, 1);
   EXPECT_LE(filling_most, 3);
+}
+
+// Hands of a flock whose dark ducks come only once `live` has been filled.
+class DarkUntilFilled final : public FlockHands {
+public:
+  DarkUntilFilled(SimulatedFlock& flock, std::string live) : flock_(flock), live_(std::move(live)) {}
+  Observed observe(const Desired& desired) override { return flock_.observe(desired); }
+  Expected<std::uint64_t> act(const Desired& desired, const Action& action) override {
+    if (action.kind == ActionKind::StartAgent && seen_.wait_for(std::chrono::seconds(10)) != std::future_status::ready)
+      return fail(ErrorCode::kPower, "the live duck was not filled");
+    auto done = flock_.act(desired, action);
+    if (action.kind == ActionKind::Fill && action.duck == live_) filled_.set_value();
+    return done;
+  }
+
+private:
+  SimulatedFlock& flock_;
+  const std::string live_;
+  std::promise<void> filled_;
+  const std::shared_future<void> seen_ = filled_.get_future().share();
+};
+
+TEST(Reconcile, DarkDucksHoldUpNoLiveOne) {
+  SimulatedFlock flock(kDucks);
+  const Desired desired = SimulatedFlock::desired(kDucks);
+  ASSERT_TRUE(reconcile(flock, desired, {}).converged());
+  for (std::size_t i = 0; i + 1 < kDucks; ++i) flock.kill(i);
+  flock.ducks[kDucks - 1].held = 0;
+  DarkUntilFilled hands(flock, SimulatedFlock::name(kDucks - 1));
+  ReconcileOptions options;
+  options.booting_max = options.filling_max = 1;
+  const ReconcileReport report = reconcile(hands, desired, options);
+  EXPECT_TRUE(report.converged()) << report.errors.front().text();
 }
 
 TEST(Reconcile, DoesNothingAtAllWhileAStrangerSitsOnADucksPort) {
