@@ -1,13 +1,11 @@
-// The lab's wires, in this process's own network namespace: bridges that are ports of the host, taps for the virtual ducks, a
-// second namespace for somebody else's DHCP server, and a relay that loses frames.
+// The lab's wires, in this process's own network namespace: bridges that are ports of the host, taps for the virtual ducks, and
+// a second namespace for somebody else's DHCP server.
 #pragma once
 
 #include "inventory/inventory.hpp"
 
-#include <atomic>
 #include <string>
 #include <sys/types.h>
-#include <thread>
 #include <vector>
 
 namespace ductl::lab {
@@ -32,25 +30,6 @@ public:
 
 private:
   pid_t holder_ = -1;
-};
-
-// Carries frames between the VM's tap and a bridge, and loses some of those with UDP in them: one in `one_in`, by a fixed
-// sequence.
-class LossyCable {
-public:
-  LossyCable(const std::string& bridge, const std::string& vm_tap, int one_in);
-  ~LossyCable();
-  LossyCable(const LossyCable&) = delete;
-  LossyCable& operator=(const LossyCable&) = delete;
-  [[nodiscard]] int lost() const { return lost_; }
-
-private:
-  void carry(int from, int to);
-  int vm_ = -1, bridge_ = -1, one_in_;
-  unsigned random_ = 1;
-  std::atomic<int> lost_ = 0;
-  std::atomic<bool> ended_ = false;
-  std::thread thread_;
 };
 
 } // namespace ductl::lab

@@ -203,18 +203,6 @@ TEST_F(Lab, ProxyModeBootsBesideSomebodyElsesDhcpServer) {
   (void)netboot.wait();
 }
 
-TEST_F(Lab, TheKernelComesByTftpThoughTwoPercentOfItIsLost) {
-  const LossyCable cable("br1", "lossyt", 50);
-  change("cores = 1", "cores = 1\nchain = \"uki\"");
-  plug_in({"mac=52:54:00:21:01:01,bridge=br1,tap=lossyt,firmware=uefi-pxe"});
-  RunningProgram netboot(argv({"netboot", "-o", "jsonl"}), options(300s));
-  wake(1);
-  EXPECT_TRUE(netboot.wait_for_output("has duck.efi (", 240s));
-  EXPECT_GT(cable.lost(), 50);
-  netboot.signal(SIGINT);
-  (void)netboot.wait();
-}
-
 // A flock of one duck that does not come up: what `up` says, and after it `status`.
 struct Sick : Lab {
   void SetUp() override {
