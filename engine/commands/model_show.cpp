@@ -123,7 +123,7 @@ void print_json(const Shown& shown, const std::optional<Fit>& fit) {
 
 void row(const char* name, const std::string& value) { fmt::print("{:<14}{}\n", name, value); }
 
-void print_fit(const Fit& fit) {
+void print_fit(const Fit& fit, HostFfn host_ffn) {
   const weights::Budget& b = fit.budget;
   const auto of = [](std::uint64_t available) {
     return available == 0 ? std::string() : fmt::format(" of {}", size_text(available));
@@ -140,6 +140,7 @@ void print_fit(const Fit& fit) {
     i = end;
   }
   row("  host", fmt::format("{}{}", size_text(b.host_needed), of(b.host_available)));
+  if (host_ffn != HostFfn::None) row("", "as the engine runs it: with every FFN on the ducks");
   row("  fits", fit.shortage ? "no: " + fit.shortage->message : "yes");
   if (fit.shortage) row("", fit.shortage->next);
   for (const Error& setting : fit.not_carried_out) row("  note", setting.message + ", and `ductl up` refuses it");
@@ -172,7 +173,7 @@ void print_table(const Shown& shown, const std::optional<Fit>& fit) {
                            weights::format_name(shown.format)));
   row("KV cache", fmt::format("{} bytes a token; {} for {} tokens", sizes.kv_bytes_per_token,
                               size_text(sizes.kv_bytes_per_token * static_cast<std::uint64_t>(c.max_position)), c.max_position));
-  if (fit) print_fit(*fit);
+  if (fit) print_fit(*fit, shown.host_ffn);
 }
 
 Expected<Shown> look_at(const std::string& source, HostFfn host_ffn) {
@@ -237,8 +238,6 @@ Expected<void> run_show(Words words) {
   if (!shown) return tl::unexpected(shown.error());
   std::optional<Fit> fit;
   if (const auto flock = arguments->value("--flock")) {
-    if (host_ffn != "none")
-      return fail(ErrorCode::kUsage, "on a flock every FFN is the ducks'", "--host-ffn", "leave out --host-ffn, or -i");
     auto found = fit_on(*flock, *shown);
     if (!found) return tl::unexpected(found.error());
     fit = std::move(*found);
