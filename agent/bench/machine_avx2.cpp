@@ -5,12 +5,14 @@
 namespace ductl::agent::bench {
 namespace {
 
-template <int kHint> std::uint64_t read_ahead(const std::byte* data, std::size_t bytes, std::size_t ahead) {
+// kLevel: of the cache that is prefetched into; 0 = none.
+template <int kLevel> std::uint64_t read_ahead(const std::byte* data, std::size_t bytes, std::size_t ahead) {
   __m256i sum[4] = {};
   for (std::size_t at = 0; at < bytes; at += 128) {
-    if constexpr (kHint >= 0) {
-      _mm_prefetch(reinterpret_cast<const char*>(data + at + ahead), static_cast<_mm_hint>(kHint));
-      _mm_prefetch(reinterpret_cast<const char*>(data + at + ahead + 64), static_cast<_mm_hint>(kHint));
+    if constexpr (kLevel > 0) { // clang and g++ do not agree on the type of _mm_prefetch's hint
+      constexpr int kLocality = kLevel == 1 ? 3 : 2;
+      __builtin_prefetch(data + at + ahead, 0, kLocality);
+      __builtin_prefetch(data + at + ahead + 64, 0, kLocality);
     }
     for (std::size_t i = 0; i < 4; ++i)
       sum[i] = _mm256_xor_si256(sum[i], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + at + 32 * i)));
@@ -23,8 +25,8 @@ template <int kHint> std::uint64_t read_ahead(const std::byte* data, std::size_t
 } // namespace
 
 std::uint64_t read_stream(const std::byte* data, std::size_t bytes, std::size_t ahead, bool second_level) {
-  if (ahead == 0) return read_ahead<-1>(data, bytes, 0);
-  return second_level ? read_ahead<_MM_HINT_T1>(data, bytes, ahead) : read_ahead<_MM_HINT_T0>(data, bytes, ahead);
+  if (ahead == 0) return read_ahead<0>(data, bytes, 0);
+  return second_level ? read_ahead<2>(data, bytes, ahead) : read_ahead<1>(data, bytes, ahead);
 }
 
 double multiply_adds(int steps) {
