@@ -272,6 +272,56 @@ TEST(CpuBackend, TheIndexersKeysHaveTheSameBitsForAnyChunksTurnsAndBehindARollba
   }
 }
 
+// The same weights, the tensors `as_floats` names converted to F32: what their codes stand for, scale and all.
+void write_with_floats(const weights::Checkpoint& from, const std::vector<std::string>& as_floats,
+                       const std::filesystem::path& folder) {
+  test::SafetensorsWriter writer;
+  for (const std::string& name : from.tensor_names()) {
+    const auto chosen = [&](const std::string& of) { return name.ends_with(of) || name.ends_with(of + "_scale_inv"); };
+    const weights::TensorView tensor = *from.find(name);
+    if (std::none_of(as_floats.begin(), as_floats.end(), chosen)) {
+      writer.add(name, std::string(weights::to_string(tensor.type)), tensor.shape, {tensor.data.begin(), tensor.data.end()});
+    } else if (tensor.shape.size() == 1) {
+      writer.add_floats(name, tensor.shape, must(from.vector(name, int(tensor.shape[0]))));
+    } else if (!name.ends_with("_scale_inv")) {
+      const auto matrix = must(from.matrix(name, int(tensor.shape[0]), int(tensor.shape[1])));
+      std::vector<float> values(std::size_t(matrix.rows) * std::size_t(matrix.columns));
+      for (int row = 0; row < matrix.rows; ++row)
+        weights::matrix_row(matrix, row,
+                            std::span(values).subspan(std::size_t(row * matrix.columns), std::size_t(matrix.columns)));
+      writer.add_floats(name, tensor.shape, values);
+    }
+  }
+  std::filesystem::copy_file(from.folder() / "config.json", folder / "config.json");
+  writer.write(folder / "model.safetensors");
+}
+
+// Published fp8 checkpoints hold BF16 and F32 tensors where others have fp8 and BF16 (an indexer's wk and k_norm): each tensor's
+// own header decides, never config.json.
+TEST(CpuBackend, TensorsOfOtherTypesInOneCheckpointAreReadByTheirOwnHeaders) {
+  const std::vector<int> ids = random_ids(60, 128);
+  for (const TinyType type : {TinyType::F8, TinyType::Bf16}) {
+    Engine plain(model_of("deepseek_v32", type));
+    const test::TempFolder folder;
+    write_with_floats(
+        *plain.checkpoint,
+        {"indexer.wk.weight", "indexer.k_norm.weight", "indexer.k_norm.bias", "kv_a_layernorm.weight", "self_attn.o_proj.weight"},
+        folder.path());
+    const auto mixed = must(weights::open_checkpoint(folder.path().string()));
+    EXPECT_EQ(mixed->find("model.layers.0.self_attn.indexer.wk.weight")->type, weights::DType::F32);
+    EXPECT_NE(mixed->find("model.layers.0.self_attn.kv_b_proj.weight")->type, weights::DType::F32);
+    const auto backend = must(make_cpu_backend(*mixed, {}));
+    const auto ffn = must(make_host_ffn(*mixed, 1));
+    const Router router = must(Router::load(*mixed));
+    Forward forward(*backend, *ffn, router, mixed->config());
+    const auto cache = must(backend->make_cache(int(ids.size())));
+    must(forward.run(*cache, ids));
+    std::vector<float> logits(ids.size() * 128);
+    backend->logits(0, 0, int(ids.size()), logits);
+    EXPECT_EQ(bits_of(logits), bits_of(plain.run(ids, 64)));
+  }
+}
+
 // The seam's promise: lanes in flight at once do not see each other.
 TEST(CpuBackend, TwoLanesInterleavedGiveTheBitsOfOneAlone) {
   const std::vector<int> a = random_ids(20, 128), b = random_ids(33, 127);
