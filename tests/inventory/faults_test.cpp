@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"section_type", "engine = 3\n" + std::string(kSample), kValue, "1:10", "write it as [engine]"},
         Case{"key_twice", plus("source = \"again\"\n"), kFile, "21:10", "already exists"},
         Case{"string_open", plus("chat_format = \"x\n"), kFile, "21:15", "not TOML"},
-        Case{"not_utf8", plus("chat_format = \"\xff\"\n"), kFile, "21:16", "utf8"}),
+        Case{"not_utf8", plus("chat_format = \"\xff\"\n"), kFile, "21:16", "no UTF-8"}),
     [](const auto& given) { return given.param.name; });
 
 TEST(InventoryFaults, ANestingThatWouldOverflowTheParserIsRefused) {
@@ -212,6 +212,19 @@ TEST(InventoryFaults, AFlockWithoutADuckIsNone) {
 TEST(InventoryFaults, MoreThan64DucksAreRefused) {
   const std::string text = with("duck[01-02]", "duck[001-070]", with("[101-102]", "[10-79]"));
   EXPECT_EQ(fault_of(text).message, "the flock has 71 ducks, more than 64");
+}
+
+TEST(InventoryFaults, WhatIsNoUtf8IsToldWithItsPlaceAndNeverReachesTheLibrary) {
+  for (const std::string& text : {std::string("[flock]\nname = \"d\xfc\"\n"), std::string("[flock]\nname = 'd\xfc'\n"),
+                                  std::string("# caf\xe9\nx = 1\n"), std::string("'prt\xac\xac' = 1\n"),
+                                  std::string("[flock]\nname = \"\xed\xa0\x80\"\n")}) { // the last: half of a surrogate pair
+    const Error fault = fault_of(text);
+    EXPECT_EQ(fault.message, "not TOML: this is no UTF-8");
+    EXPECT_THAT(fault.place, StartsWith("flock.toml:"));
+    EXPECT_THAT(fault.text(), Not(HasSubstr("\xac")));
+  }
+  EXPECT_EQ(fault_of("[flock]\nname = \"d\xfc\"\n").place, "flock.toml:2:10");
+  EXPECT_TRUE(parse_inventory(plus("# caf\u00e9 \U0001F986\n"), "flock.toml"));
 }
 
 TEST(InventoryFaults, ABareWordIsToldToStandInQuotes) {
