@@ -32,6 +32,7 @@ constexpr std::size_t kLine = 64;
 
 struct Column {
   __m256 rows[4];
+  [[nodiscard]] DUCTL_INLINE_MEMBER __m256 row(int v) const { return rows[v]; }
 };
 
 DUCTL_INLINE __m256 widen(__m128i halves) { return _mm256_cvtph_ps(halves); }
@@ -44,16 +45,39 @@ DUCTL_INLINE Column joined(__m128i low_0, __m128i high_0, __m128i low_16, __m128
            widen(_mm_unpacklo_epi8(low_16, high_16)), widen(_mm_unpackhi_epi8(low_16, high_16))}};
 }
 
-// The same from 32 bytes at once: unpacking works within each half of a register.
-DUCTL_INLINE Column joined(__m256i low, __m256i high) {
-  const __m256i first = _mm256_unpacklo_epi8(low, high), second = _mm256_unpackhi_epi8(low, high);
-  return {{widen(_mm256_castsi256_si128(first)), widen(_mm256_castsi256_si128(second)), widen(_mm256_extracti128_si256(first, 1)),
-           widen(_mm256_extracti128_si256(second, 1))}};
-}
+// Halves of eight columns on their way through the first-level cache. A conversion that loads is one operation on big cores; from
+// a register it is two, and the upper half of a register would have to be moved down before.
+class Bounce {
+public:
+  // Unpacking works within each half of a register: rows 0-7 and 16-23, then 8-15 and 24-31.
+  DUCTL_INLINE_MEMBER void put(int j, __m256i low, __m256i high) {
+    asm("" : "+x"(high)); // loaded once, not by each of the two
+    _mm256_store_si256(place(j), _mm256_unpacklo_epi8(low, high));
+    _mm256_store_si256(place(j) + 1, _mm256_unpackhi_epi8(low, high));
+  }
+  // Else the compiler moves the halves in registers after all.
+  DUCTL_INLINE_MEMBER void settle() { asm("" : "+m"(halves_)); }
+  DUCTL_INLINE_MEMBER __m256 get(int j, int v) const {
+    constexpr int kPlace[] = {0, 2, 1, 3};
+    return widen(reinterpret_cast<const __m128i*>(halves_ + 64 * j)[kPlace[v]]);
+  }
+
+private:
+  DUCTL_INLINE_MEMBER __m256i* place(int j) { return reinterpret_cast<__m256i*>(halves_ + 64 * j); }
+  alignas(64) std::byte halves_[8 * 64];
+};
+
+// Converted when it is used: beside the sums of three tokens there is a register for one.
+struct BouncedColumn {
+  const Bounce& bounce;
+  int j;
+  [[nodiscard]] DUCTL_INLINE_MEMBER __m256 row(int v) const { return bounce.get(j, v); }
+};
 
 // fp9: the plane holds the low mantissa bits, the current column's in bit 7; one plane serves eight columns.
 struct Fp9Narrow {
   static constexpr std::size_t kTile = 576;
+  static constexpr int kChains = 1; // one token's, side by side
   static constexpr float kUnit = 1;
   __m128i plane_0, plane_16;
   DUCTL_INLINE_MEMBER void begin(const std::byte* tile, int half) {
@@ -72,20 +96,26 @@ struct Fp9Narrow {
 
 struct Fp9Wide {
   static constexpr std::size_t kTile = 576;
+  static constexpr int kChains = 2; // one token's, side by side
   static constexpr float kUnit = 1;
-  __m256i plane;
-  DUCTL_INLINE_MEMBER void begin(const std::byte* tile, int half) { plane = load32(tile + 32 * half); }
-  DUCTL_INLINE_MEMBER Column next(const std::byte* tile, int column) {
+  Bounce bounce;
+  DUCTL_INLINE_MEMBER void begin(const std::byte* tile, int half) {
     const __m256i top = _mm256_set1_epi8(static_cast<char>(0x80));
-    const Column w = joined(_mm256_and_si256(plane, top), load32(tile + 64 + 32 * column));
-    plane = _mm256_add_epi8(plane, plane);
-    return w;
+    __m256i plane = load32(tile + 32 * half);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      bounce.put(j, _mm256_and_si256(plane, top), load32(tile + 64 + 32 * (8 * half + j)));
+      plane = _mm256_add_epi8(plane, plane);
+    }
+    bounce.settle();
   }
+  DUCTL_INLINE_MEMBER BouncedColumn next(const std::byte*, int column) const { return {bounce, column % 8}; }
 };
 
 // e4m3: the byte doubled has the low mantissa bit on top; without that bit it is the high byte of a half 2^8 times too small.
 struct E4m3Narrow {
   static constexpr std::size_t kTile = 512;
+  static constexpr int kChains = 1; // one token's, side by side
   static constexpr float kUnit = 256;
   DUCTL_INLINE_MEMBER void begin(const std::byte*, int) {}
   DUCTL_INLINE_MEMBER Column next(const std::byte* tile, int column) {
@@ -98,13 +128,20 @@ struct E4m3Narrow {
 
 struct E4m3Wide {
   static constexpr std::size_t kTile = 512;
+  static constexpr int kChains = 2; // one token's, side by side
   static constexpr float kUnit = 256;
-  DUCTL_INLINE_MEMBER void begin(const std::byte*, int) {}
-  DUCTL_INLINE_MEMBER Column next(const std::byte* tile, int column) {
+  Bounce bounce;
+  DUCTL_INLINE_MEMBER void begin(const std::byte* tile, int half) {
     const __m256i top = _mm256_set1_epi8(static_cast<char>(0x80)), rest = _mm256_set1_epi8(static_cast<char>(0xBF));
-    const __m256i b = load32(tile + 32 * column);
-    return joined(_mm256_and_si256(_mm256_add_epi8(b, b), top), _mm256_and_si256(b, rest));
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      __m256i b = load32(tile + 32 * (8 * half + j));
+      asm("" : "+x"(b));
+      bounce.put(j, _mm256_and_si256(_mm256_add_epi8(b, b), top), _mm256_and_si256(b, rest));
+    }
+    bounce.settle();
   }
+  DUCTL_INLINE_MEMBER BouncedColumn next(const std::byte*, int column) const { return {bounce, column % 8}; }
 };
 
 // --- a call's slices, and the walk over their tiles
@@ -128,7 +165,7 @@ template <class D> Shape shape_of(const ExpertJob& job) {
 
 DUCTL_INLINE void prefetch_line(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
 
-// Runs kTilesAhead tiles ahead of the work, one tile a step. Scales are fetched where their slice's panel begins.
+// Runs kTilesAhead tiles ahead of the work. Scales are fetched where their slice's panel begins.
 template <class D> class Ahead {
 public:
   Ahead(const ExpertJob& job, const Shape& shape) : job_(job), shape_(shape) {
@@ -143,10 +180,17 @@ public:
     for (int i = 0; i < kTilesAhead; ++i) move();
   }
 
-  DUCTL_INLINE_MEMBER void step() {
-#pragma GCC unroll 9
-    for (std::size_t line = 0; line < D::kTile / kLine; ++line) prefetch_line(at_ + kLine * line);
+  // The tile to prefetch beside the work on the next one.
+  DUCTL_INLINE_MEMBER const std::byte* take() {
+    const std::byte* tile = at_;
     move();
+    return tile;
+  }
+
+  DUCTL_INLINE_MEMBER void fetch() {
+    const std::byte* tile = take();
+#pragma GCC unroll 9
+    for (std::size_t line = 0; line < D::kTile / kLine; ++line) prefetch_line(tile + kLine * line);
   }
 
 private:
@@ -194,55 +238,72 @@ DUCTL_INLINE const float* scales(const std::byte* slice, const Shape& shape, int
 
 // --- sums
 
-template <int T> DUCTL_INLINE void clear(__m256 (&acc)[T][4]) {
+// Sums of one chain of columns: 32 rows of each token.
+template <int T> struct Sums { __m256 of[T][4]; };
+
+template <int T> DUCTL_INLINE void clear(Sums<T>& sums) {
 #pragma GCC unroll 3
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) acc[t][v] = _mm256_setzero_ps();
+    for (int v = 0; v < 4; ++v) sums.of[t][v] = _mm256_setzero_ps();
   }
 }
 
-// acc[token][rows] += tile * x, columns in order.
-template <class D, int T>
-DUCTL_INLINE void tile_fma(const std::byte* tile, const float* const* x, int column, __m256 (&acc)[T][4]) {
-  D decoder;
+// sums[token][rows] += tile * x, columns in order; of kChains tiles at once, whose sums do not meet: one alone waits for its own
+// last multiply-add. `fetch` are the tiles to prefetch meanwhile, line by line: a burst of requests would hold up the loads.
+template <class D, int T, int kChains>
+DUCTL_INLINE void tiles_fma(const std::byte* const (&tile)[kChains], const float* const (&x)[kChains][T],
+                            const std::byte* const (&fetch)[kChains], Sums<T> (&sums)[kChains]) {
+  constexpr int kLines = D::kTile / kLine;
+#pragma GCC unroll 2
+  for (int chain = 0; chain < kChains; ++chain)
+    if constexpr (kLines % 2 != 0) prefetch_line(fetch[chain] + kLine * (kLines - 1));
+  D decoder[kChains];
   for (int half = 0; half < 2; ++half) {
-    decoder.begin(tile, half);
+#pragma GCC unroll 2
+    for (int chain = 0; chain < kChains; ++chain) decoder[chain].begin(tile[chain], half);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      const Column w = decoder.next(tile, 8 * half + j);
+#pragma GCC unroll 2
+      for (int chain = 0; chain < kChains; ++chain) {
+        if (j < kLines / 2) prefetch_line(fetch[chain] + static_cast<int>(kLine) * (kLines / 2 * half + j));
+        const auto w = decoder[chain].next(tile[chain], 8 * half + j);
+        __m256 value[T];
 #pragma GCC unroll 3
-      for (int t = 0; t < T; ++t) {
-        const __m256 value = _mm256_broadcast_ss(x[t] + column + 8 * half + j);
+        for (int t = 0; t < T; ++t) value[t] = _mm256_broadcast_ss(x[chain][t] + 8 * half + j);
 #pragma GCC unroll 4
-        for (int v = 0; v < 4; ++v) acc[t][v] = _mm256_fmadd_ps(w.rows[v], value, acc[t][v]);
+        for (int v = 0; v < 4; ++v) {
+          const __m256 weight = w.row(v);
+#pragma GCC unroll 3
+          for (int t = 0; t < T; ++t) sums[chain].of[t][v] = _mm256_fmadd_ps(weight, value[t], sums[chain].of[t][v]);
+        }
       }
     }
   }
 }
 
 // total = fma(scale, acc, total) at the end of a 128-column block; rows 0-15 are gate, 16-31 up.
-template <int T> DUCTL_INLINE void end_block(const __m256 (&acc)[T][4], float gate_scale, float up_scale, float* total) {
+template <int T> DUCTL_INLINE void end_block(const Sums<T>& sums, float gate_scale, float up_scale, float* total) {
   const __m256 gate = _mm256_set1_ps(gate_scale), up = _mm256_set1_ps(up_scale);
 #pragma GCC unroll 3
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       float* place = total + kRows * t + 8 * v;
-      _mm256_store_ps(place, _mm256_fmadd_ps(v < 2 ? gate : up, acc[t][v], _mm256_load_ps(place)));
+      _mm256_store_ps(place, _mm256_fmadd_ps(v < 2 ? gate : up, sums.of[t][v], _mm256_load_ps(place)));
     }
   }
 }
 
 // y += round(acc * scale) in int32, 32 rows of each token.
-template <int T> DUCTL_INLINE void add_fixed(const __m256 (&acc)[T][4], float scale, std::int32_t* const* y, int row) {
+template <int T> DUCTL_INLINE void add_fixed(const Sums<T>& sums, float scale, std::int32_t* const* y, int row) {
   const __m256 wide = _mm256_set1_ps(scale);
 #pragma GCC unroll 3
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       auto* place = reinterpret_cast<__m256i*>(y[t] + row + 8 * v);
-      const __m256i part = _mm256_cvtps_epi32(_mm256_mul_ps(acc[t][v], wide));
+      const __m256i part = _mm256_cvtps_epi32(_mm256_mul_ps(sums.of[t][v], wide));
       _mm256_storeu_si256(place, _mm256_add_epi32(_mm256_loadu_si256(place), part));
     }
   }
@@ -294,37 +355,81 @@ void activate(const ExpertJob& job, float guard_factor, const float* total, floa
 
 // --- up to three tokens: decoded where they are used
 
+// kChains blocks of 128 columns from `block` on, side by side.
+template <class D, int T, int kChains>
+DUCTL_INLINE void panel_blocks(const ExpertJob& job, const Shape& shape, const std::byte* slice, Ahead<D>& ahead, int block,
+                               float* total) {
+  const float *gate = scales(slice, shape, 0), *up = scales(slice, shape, 1);
+  const std::byte* tile[kChains];
+  const float* x[kChains][T];
+  const std::byte* fetch[kChains];
+  Sums<T> sums[kChains];
+#pragma GCC unroll 2
+  for (int chain = 0; chain < kChains; ++chain) {
+    const int column = kBlock * (block + chain);
+    tile[chain] = slice + shape.panel + static_cast<std::size_t>(column / kTileColumns) * D::kTile;
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) x[chain][t] = job.x[t] + column;
+    clear(sums[chain]);
+  }
+  const int left = job.hidden - kBlock * block, columns = kChains > 1 || left > kBlock ? kBlock : left;
+  for (int column = 0; column < columns; column += kTileColumns) {
+#pragma GCC unroll 2
+    for (int chain = 0; chain < kChains; ++chain) fetch[chain] = ahead.take();
+    tiles_fma<D, T, kChains>(tile, x, fetch, sums);
+#pragma GCC unroll 2
+    for (int chain = 0; chain < kChains; ++chain) {
+      tile[chain] += D::kTile;
+#pragma GCC unroll 3
+      for (int t = 0; t < T; ++t) x[chain][t] += kTileColumns;
+    }
+  }
+#pragma GCC unroll 2
+  for (int chain = 0; chain < kChains; ++chain)
+    end_block<T>(sums[chain], gate[block + chain] * D::kUnit, up[block + chain] * D::kUnit, total);
+}
+
 template <class D, int T>
 void panel_fused(const ExpertJob& job, const Shape& shape, const std::byte* slice, Ahead<D>& ahead, float* total) {
+  constexpr int kChains = T == 1 ? D::kChains : 1;
   for (int i = 0; i < kRows * T; ++i) total[i] = 0;
-  const float *gate = scales(slice, shape, 0), *up = scales(slice, shape, 1);
-  const std::byte* tile = slice + shape.panel;
-  for (int column = 0, block = 0; column < job.hidden; ++block) {
-    __m256 acc[T][4];
-    clear(acc);
-    const int end = column + kBlock < job.hidden ? column + kBlock : job.hidden;
-    for (; column < end; column += kTileColumns, tile += D::kTile) {
-      ahead.step();
-      tile_fma<D, T>(tile, job.x, column, acc);
-    }
-    end_block<T>(acc, gate[block] * D::kUnit, up[block] * D::kUnit, total);
+  int block = 0;
+  if constexpr (kChains > 1)
+    for (; kBlock * (block + kChains) <= job.hidden; block += kChains)
+      panel_blocks<D, T, kChains>(job, shape, slice, ahead, block, total);
+  for (; kBlock * block < job.hidden; ++block) panel_blocks<D, T, 1>(job, shape, slice, ahead, block, total);
+}
+
+// One row panel of kChains slices from `number` on. h is [slice][token][channels].
+template <class D, int T, int kChains>
+DUCTL_INLINE void down_tiles(const ExpertJob& job, const Shape& shape, Ahead<D>& ahead, int number, int row, const float* h) {
+  const std::byte* tile[kChains];
+  const float* from[kChains][T];
+  const std::byte* fetch[kChains];
+  Sums<T> sums[kChains];
+#pragma GCC unroll 2
+  for (int chain = 0; chain < kChains; ++chain) {
+    tile[chain] = job.slices[number + chain] + shape.down + static_cast<std::size_t>(row / kRows) * D::kTile;
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) from[chain][t] = h + kChannels * (T * (number + chain) + t);
+    clear(sums[chain]);
+    fetch[chain] = ahead.take();
+  }
+  tiles_fma<D, T, kChains>(tile, from, fetch, sums);
+#pragma GCC unroll 2
+  for (int chain = 0; chain < kChains; ++chain) {
+    const float scale = scales(job.slices[number + chain], shape, 2)[row / kBlock];
+    add_fixed<T>(sums[chain], scale * D::kUnit * job.fixed_scale[row / kBlock], job.y, row);
   }
 }
 
-// h is [slice][token][channels].
 template <class D, int T> void down_fused(const ExpertJob& job, const Shape& shape, Ahead<D>& ahead, const float* h) {
-  for (int row = 0, panel = 0; row < job.hidden; row += kRows, ++panel) {
-    for (int number = 0; number < job.count; ++number) {
-      const std::byte* slice = job.slices[number];
-      const float* from[T];
-#pragma GCC unroll 3
-      for (int t = 0; t < T; ++t) from[t] = h + kChannels * (T * number + t);
-      ahead.step();
-      __m256 acc[T][4];
-      clear(acc);
-      tile_fma<D, T>(slice + shape.down + static_cast<std::size_t>(panel) * D::kTile, from, 0, acc);
-      add_fixed<T>(acc, scales(slice, shape, 2)[row / kBlock] * D::kUnit * job.fixed_scale[row / kBlock], job.y, row);
-    }
+  constexpr int kChains = T == 1 ? D::kChains : 1;
+  for (int row = 0; row < job.hidden; row += kRows) {
+    int number = 0;
+    if constexpr (kChains > 1)
+      for (; number + kChains <= job.count; number += kChains) down_tiles<D, T, kChains>(job, shape, ahead, number, row, h);
+    for (; number < job.count; ++number) down_tiles<D, T, 1>(job, shape, ahead, number, row, h);
   }
 }
 
@@ -347,15 +452,14 @@ template <class D> void decode_tile(const std::byte* tile, float* out) {
     decoder.begin(tile, half);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j, out += kRows) {
-      const Column w = decoder.next(tile, 8 * half + j);
+      const auto w = decoder.next(tile, 8 * half + j);
 #pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) _mm256_store_ps(out + 8 * v, w.rows[v]);
+      for (int v = 0; v < 4; ++v) _mm256_store_ps(out + 8 * v, w.row(v));
     }
   }
 }
 
-template <int T>
-DUCTL_INLINE void block_fma(const float* w, int columns, const float* const* x, int column, __m256 (&acc)[T][4]) {
+template <int T> DUCTL_INLINE void block_fma(const float* w, int columns, const float* const* x, int column, Sums<T>& sums) {
   const float* from[T];
 #pragma GCC unroll 3
   for (int t = 0; t < T; ++t) from[t] = x[t] + column;
@@ -367,7 +471,7 @@ DUCTL_INLINE void block_fma(const float* w, int columns, const float* const* x, 
     for (int v = 0; v < 4; ++v) {
       const __m256 weight = _mm256_load_ps(w + 8 * v);
 #pragma GCC unroll 3
-      for (int t = 0; t < T; ++t) acc[t][v] = _mm256_fmadd_ps(weight, value[t], acc[t][v]);
+      for (int t = 0; t < T; ++t) sums.of[t][v] = _mm256_fmadd_ps(weight, value[t], sums.of[t][v]);
     }
   }
 }
@@ -377,10 +481,10 @@ int next_tokens(int left) { return left == 4 || left == 2 ? 2 : left >= 3 ? 3 : 
 
 template <int T>
 void panel_step(const float* w, int columns, const float* const* x, int column, float gate_scale, float up_scale, float* total) {
-  __m256 acc[T][4];
-  clear(acc);
-  block_fma<T>(w, columns, x, column, acc);
-  end_block<T>(acc, gate_scale, up_scale, total);
+  Sums<T> sums;
+  clear(sums);
+  block_fma<T>(w, columns, x, column, sums);
+  end_block<T>(sums, gate_scale, up_scale, total);
 }
 
 template <class D>
@@ -391,7 +495,7 @@ void panel_batch(const ExpertJob& job, const Shape& shape, const std::byte* slic
   for (int column = 0, block = 0; column < job.hidden; column += kBlock, ++block) {
     const int columns = column + kBlock < job.hidden ? kBlock : job.hidden - column;
     for (int c = 0; c < columns; c += kTileColumns, tile += D::kTile) {
-      ahead.step();
+      ahead.fetch();
       decode_tile<D>(tile, w + kRows * c);
     }
     const float gate = gates[block] * D::kUnit, up = ups[block] * D::kUnit;
@@ -410,10 +514,10 @@ template <int T> DUCTL_INLINE void down_step(const float* w, const float* h, flo
   const float* from[T];
 #pragma GCC unroll 3
   for (int t = 0; t < T; ++t) from[t] = h + kChannels * t;
-  __m256 acc[T][4];
-  clear(acc);
-  block_fma<T>(w, kChannels, from, 0, acc);
-  add_fixed<T>(acc, scale, y, row);
+  Sums<T> sums;
+  clear(sums);
+  block_fma<T>(w, kChannels, from, 0, sums);
+  add_fixed<T>(sums, scale, y, row);
 }
 
 // Rows outermost: 32 rows of all tokens' sums stay near while every slice adds to them.
@@ -422,7 +526,7 @@ template <class D> void down_batch(const ExpertJob& job, const Shape& shape, Ahe
   float scale[kCallSlicesMax];
   for (int row = 0, panel = 0; row < job.hidden; row += kRows, ++panel) {
     for (int number = 0; number < job.count; ++number) {
-      ahead.step();
+      ahead.fetch();
       decode_tile<D>(job.slices[number] + shape.down + static_cast<std::size_t>(panel) * D::kTile,
                      w + kRows * kChannels * number);
       scale[number] = scales(job.slices[number], shape, 2)[row / kBlock] * D::kUnit * job.fixed_scale[row / kBlock];
