@@ -28,7 +28,7 @@ constexpr Shape kShapes[] = {{"bf16", DenseType::Bf16, 2, 2048, true},   {"bf16"
                              {"fp8", DenseType::F8E4M3, 1, 1536, true},  {"fp8", DenseType::F8E4M3, 1, 7168, true},
                              {"fp8", DenseType::F8E4M3, 1, 16384, true}, {"f16", DenseType::F16, 2, 4096, false},
                              {"f32", DenseType::F32, 4, 2048, false}};
-constexpr int kBatches[] = {2, 8, 32};
+constexpr int kBatches[] = {2, 3, 4, 8, 32};
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

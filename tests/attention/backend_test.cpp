@@ -318,7 +318,10 @@ TEST(CpuBackend, TensorsOfOtherTypesInOneCheckpointAreReadByTheirOwnHeaders) {
     must(forward.run(*cache, ids));
     std::vector<float> logits(ids.size() * 128);
     backend->logits(0, 0, int(ids.size()), logits);
-    EXPECT_EQ(bits_of(logits), bits_of(plain.run(ids, 64)));
+    const std::vector<float> expected = plain.run(ids, 64);
+    if (type == TinyType::Bf16) { EXPECT_EQ(bits_of(logits), bits_of(expected)); }
+    for (std::size_t i = 0; i < logits.size(); ++i)
+      ASSERT_NEAR(logits[i], expected[i], 1e-5) << i; // fp8's sums are made by blocks
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // Every output element is one fixed chain of fused multiply-adds over its own inputs, so its bits depend neither on how
 // many tokens or rows are computed together, nor on threads, nor on which implementation runs (scalar or AVX2).
-// Elements convert exactly; fp8 elements are multiplied by their block's scale in float, one rounding.
+// Elements convert exactly.
 // Plain functions on plain memory: no allocation, no alignment asked for, nothing read beyond the arrays.
 #pragma once
 
@@ -33,6 +33,7 @@ struct DenseMatrix {
 
 // y[t * y_stride + r] = sum over c of W[r][c] * x[t * x_stride + c], for r in row_begin..row_end-1 and every token t.
 // Order: lane l = c mod 8 adds its columns in ascending order from zero; then ((0+4)+(2+6)) + ((1+5)+(3+7)).
+// F8E4M3: a lane adds the codes' values within 128 columns from zero, then lane = fma(scale, that sum, lane).
 struct DenseProduct {
   const DenseMatrix* matrix = nullptr;
   std::int32_t row_begin = 0, row_end = 0;
@@ -44,6 +45,7 @@ struct DenseProduct {
 };
 
 // y[t * y_stride + c] += W[r][c] * x[t * x_stride + r], one r after the other from row_begin to row_end-1, for every column.
+// F8E4M3: W is the code's value times its scale in float, rounded once.
 struct DenseTransposed {
   const DenseMatrix* matrix = nullptr;
   std::int32_t row_begin = 0, row_end = 0;

@@ -2,6 +2,7 @@
 // against.
 #include "engine/attention/kernels/dense.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -25,18 +26,16 @@ float from_f16(std::uint16_t bits) {
   return sign * std::ldexp(float(1024 + mantissa), exponent - 25);
 }
 
-float from_e4m3(std::uint8_t code, float scale) {
-  // Read as half, the code's value is 2^-8 of itself.
-  const auto half = std::uint16_t(((code & 0x80) << 8) | ((code & 0x7f) << 7));
-  return from_f16(half) * (scale * 256);
-}
+// Read as half, the code's value is 2^-8 of itself; the scale makes up for it.
+float from_e4m3(std::uint8_t code) { return from_f16(std::uint16_t(((code & 0x80) << 8) | ((code & 0x7f) << 7))); }
 
-float block_scale(const DenseMatrix& w, int row, int column) {
+float scale_of(const DenseMatrix& w, int row, int column) {
   const std::ptrdiff_t across = (w.columns + kDenseScaleBlock - 1) / kDenseScaleBlock;
   const std::ptrdiff_t index = (w.first_row + row) / kDenseScaleBlock * across + column / kDenseScaleBlock;
-  return w.scale_bf16 ? from_bf16(load<std::uint16_t>(w.scale + 2 * index)) : load<float>(w.scale + 4 * index);
+  return 256 * (w.scale_bf16 ? from_bf16(load<std::uint16_t>(w.scale + 2 * index)) : load<float>(w.scale + 4 * index));
 }
 
+// Without its scale.
 float element(const DenseMatrix& w, int row, int column) {
   const std::ptrdiff_t index = row * row_pitch(w) + column;
   switch (w.type) {
@@ -45,17 +44,26 @@ float element(const DenseMatrix& w, int row, int column) {
   case DenseType::Bf16: return from_bf16(load<std::uint16_t>(w.data + 2 * index));
   case DenseType::F8E4M3: break;
   }
-  return from_e4m3(w.data[index], block_scale(w, row, column));
+  return from_e4m3(w.data[index]);
+}
+
+// lane[] goes on by the columns from..end-1. Missing ones up to a multiple of eight are zeros; their products are added, so that
+// -0 becomes what it becomes in registers.
+void add_columns(const DenseMatrix& w, int row, int from, int end, const float* x, float* lane) {
+  for (int column = from; column < (end + 7) / 8 * 8; ++column) {
+    const bool inside = column < end;
+    const float weight = inside ? element(w, row, column) : 0;
+    lane[column % 8] = std::fma(weight, inside ? x[column] : 0, lane[column % 8]);
+  }
 }
 
 float dot(const DenseMatrix& w, int row, const float* x) {
   float lane[8] = {};
-  const int padded = (w.columns + 7) / 8 * 8;
-  for (int column = 0; column < padded; ++column) {
-    const bool inside =
-        column < w.columns; // the padding's products are zeros; added, so that -0 becomes what it becomes in registers
-    const float weight = inside ? element(w, row, column) : 0;
-    lane[column % 8] = std::fma(weight, inside ? x[column] : 0, lane[column % 8]);
+  if (w.type != DenseType::F8E4M3) add_columns(w, row, 0, w.columns, x, lane);
+  for (int from = 0; from < w.columns && w.type == DenseType::F8E4M3; from += kDenseScaleBlock) {
+    float sum[8] = {};
+    add_columns(w, row, from, std::min(from + kDenseScaleBlock, w.columns), x, sum);
+    for (int l = 0; l < 8; ++l) lane[l] = std::fma(scale_of(w, row, from), sum[l], lane[l]);
   }
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
@@ -73,7 +81,8 @@ void dense_transposed_scalar(const DenseTransposed& job) {
     for (std::int32_t row = job.row_begin; row < job.row_end; ++row)
       for (std::int32_t column = 0; column < job.matrix->columns; ++column) {
         float& sum = job.y[token * job.y_stride + column];
-        sum = std::fma(element(*job.matrix, row, column), job.x[token * job.x_stride + row], sum);
+        const float scale = job.matrix->type == DenseType::F8E4M3 ? scale_of(*job.matrix, row, column) : 1;
+        sum = std::fma(element(*job.matrix, row, column) * scale, job.x[token * job.x_stride + row], sum);
       }
 }
 
