@@ -7,8 +7,17 @@
 namespace ductl::engine {
 namespace {
 
-constexpr int kPieceRows = 48;               // a multiple of both row tiles of the kernels
+constexpr int kPieceRows = 48; // a multiple of both row tiles of the kernels
+constexpr int kFewTokens = 3, kPieceRowsMax = 384;
 constexpr std::int64_t kAloneMacs = 200'000; // below, waking another thread costs more than it saves
+
+// Few tokens: a kernel fetches the rows behind those that it multiplies, for nothing at the end of a piece and too late at its
+// begin. So pieces are long, but still several for each thread.
+int piece_rows(const ThreadPool& pool, const DenseTask& task) {
+  if (task.tokens > kFewTokens) return kPieceRows;
+  const int share = task.matrix.rows / (4 * pool.threads()) / kPieceRows * kPieceRows;
+  return std::clamp(share, kPieceRows, kPieceRowsMax);
+}
 
 } // namespace
 
@@ -17,7 +26,8 @@ void run_products(ThreadPool& pool, std::span<DenseTask> tasks) {
   std::int64_t macs = 0;
   for (DenseTask& task : tasks) {
     task.first_piece = pieces;
-    pieces += (task.matrix.rows + kPieceRows - 1) / kPieceRows;
+    task.piece_rows = piece_rows(pool, task);
+    pieces += (task.matrix.rows + task.piece_rows - 1) / task.piece_rows;
     macs += std::int64_t(task.matrix.rows) * task.matrix.columns * task.tokens;
   }
   const auto product = kernels().product;
@@ -27,9 +37,9 @@ void run_products(ThreadPool& pool, std::span<DenseTask> tasks) {
     --task;
     for (int piece = begin; piece < end; ++piece) {
       while (task + 1 != tasks.end() && (task + 1)->first_piece <= piece) ++task;
-      const int row = (piece - task->first_piece) * kPieceRows;
-      product({&task->matrix, row, std::min(row + kPieceRows, task->matrix.rows), task->tokens, task->x, task->x_stride, task->y,
-               task->y_stride});
+      const int row = (piece - task->first_piece) * task->piece_rows;
+      product({&task->matrix, row, std::min(row + task->piece_rows, task->matrix.rows), task->tokens, task->x, task->x_stride,
+               task->y, task->y_stride});
     }
   });
 }

@@ -15,7 +15,7 @@ struct DenseTask {
   std::ptrdiff_t x_stride = 0;
   float* y = nullptr; // [tokens][matrix.rows], y_stride floats apart
   std::ptrdiff_t y_stride = 0;
-  int first_piece = 0; // run_products()' own
+  int first_piece = 0, piece_rows = 0; // run_products()' own
 };
 
 // No task may read what another writes.
