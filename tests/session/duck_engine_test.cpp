@@ -111,13 +111,13 @@ TEST_F(DuckEngine, a_config_alone_is_shown_with_its_sizes_and_whether_it_fits_a_
   EXPECT_TRUE(kept.at("checkpoint_bytes").is_null());
   EXPECT_FALSE(kept.contains("flock"));
 
-  const json home = show({"--flock", std::filesystem::path(DUCTL_SOURCE_DIR) / "inventory/home.toml"}).at("flock");
+  json home = show({"--flock", std::filesystem::path(DUCTL_SOURCE_DIR) / "inventory/home.toml"}).at("flock");
   EXPECT_EQ(home.at("ducks"), 32);
   EXPECT_EQ(home.at("each_duck").size(), 32u);
-  const json both =
-      show({"--host-ffn", "dense,shared", "--flock", std::filesystem::path(DUCTL_SOURCE_DIR) / "inventory/home.toml"});
+  json both = show({"--host-ffn", "dense,shared", "--flock", std::filesystem::path(DUCTL_SOURCE_DIR) / "inventory/home.toml"});
   EXPECT_EQ(both.at("host_parameters"), kept.at("host_parameters"));
-  EXPECT_EQ(both.at("flock"), home); // which counts as the engine runs
+  for (json* flock : {&both.at("flock"), &home}) flock->erase("host_bytes_available"); // it changes from moment to moment
+  EXPECT_EQ(both.at("flock"), home);                                                   // which counts as the engine runs
   EXPECT_NEAR(home.at("duck_bytes_each").get<double>(), 752.6e9 * 8 / 9 / 32,
               0.5e9); // facts: 700.9 GiB of fp9 with the MTP layer; in e4m3 8 bits of 9
   std::ofstream(folder.path() / "small.toml") << R"([flock]
