@@ -210,7 +210,7 @@ HealthCheck image(const Facts& facts) {
 }
 
 HealthCheck last_boot(const Facts& facts) {
-  const auto& panic = facts.readings.last_panic;
+  const auto& panic = facts.measured.last_panic;
   if (!facts.netbooted || !panic) return unknown(check::kLastBoot, "this machine's firmware keeps no record of a panic");
   if (panic->empty()) return make(check::kLastBoot, HealthState::Ok, "no panic on record");
   return make(check::kLastBoot, HealthState::Warn, *panic, "no panic on record",

@@ -12,11 +12,12 @@
 
 namespace ductl::agent::health {
 
-// What was measured once, at the start, and of the work since. Absent = not (yet) measured.
+// What was found once, at the start, and measured of the work since. Absent = not (yet) known.
 struct Measured {
   std::optional<std::uint64_t> memory_tested_bytes, memory_bad_words; // both or none
   std::string memory_bad_place;                                       // the first one
   std::optional<double> clock_hz, stream_bytes_s, kernel_bytes_s;
+  std::optional<std::string> last_panic; // of the boot before this one; "" = a record is kept, and it is empty
 };
 
 struct Facts {

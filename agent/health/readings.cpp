@@ -64,18 +64,6 @@ void read_temperature(const MachineFiles& files, Readings& out) {
   }
 }
 
-// The firmware keeps the last kernel log of a panic for some machines (ERST, EFI variables); Linux shows it as files.
-std::optional<std::string> last_panic(const MachineFiles& files) {
-  if (!files.exists("sys/fs/pstore") || files.line("sys/module/pstore/parameters/backend").value_or("(null)") == "(null)")
-    return std::nullopt;
-  for (const std::string& name : files.names("sys/fs/pstore")) {
-    const std::string text = files.text("sys/fs/pstore/" + name).value_or("");
-    const std::size_t at = text.find("Kernel panic");
-    if (at != std::string::npos) return text.substr(at, std::min<std::size_t>(text.find('\n', at) - at, 200));
-  }
-  return std::string();
-}
-
 } // namespace
 
 Readings read_machine(const MachineFiles& files, const std::string& interface) {
@@ -84,7 +72,6 @@ Readings read_machine(const MachineFiles& files, const std::string& interface) {
   read_cpu(files, out);
   out.throttle_count = throttle_count(files);
   read_temperature(files, out);
-  out.last_panic = last_panic(files);
   out.interface = interface;
   if (interface.empty()) return out;
   out.link = link_state(files, interface);

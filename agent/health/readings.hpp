@@ -23,7 +23,6 @@ struct Readings {
   std::string interface;                      // "" = none is watched (a local flock)
   std::optional<LinkState> link;              // of `interface`
   std::optional<WakeOnLan> wake_on_lan;       // of `interface`
-  std::optional<std::string> last_panic;      // of the boot before this one; "" = a record is kept, and it is empty
 };
 
 // Costs a few milliseconds. `interface` may be "".

@@ -1,5 +1,6 @@
 #include "agent/init/duck_init.hpp"
 
+#include "agent/health/panic_record.hpp"
 #include "agent/host_facts.hpp"
 #include "agent/init/address_keeper.hpp"
 #include "agent/init/hello_schedule.hpp"
@@ -47,6 +48,8 @@ public:
     spdlog::info("image {}, {} of {} kernel settings made", image_.empty() ? "without an id" : image_.substr(0, 12), made,
                  settings.size());
     guard();
+    last_panic_ = health::take_panic_record(files_); // guard() has loaded what shows it
+    if (last_panic_ && !last_panic_->empty()) spdlog::warn("the boot before this one ended with: {}", *last_panic_);
     self_test_ = std::async(std::launch::async, [this] { return health::run_self_test(files_, [this] { watchdog_.feed(); }); });
   }
 
@@ -69,7 +72,8 @@ public:
   }
 
   health::Measured measured() override {
-    const health::Measured measured = self_test_.get();
+    health::Measured measured = self_test_.get();
+    measured.last_panic = last_panic_;
     spdlog::info("memory test: {} MiB, {} bad words {}", measured.memory_tested_bytes.value_or(0) >> 20,
                  measured.memory_bad_words.value_or(0), measured.memory_bad_place);
     return measured;
@@ -198,6 +202,7 @@ private:
   const MachineFiles files_;
   KernelArguments arguments_;
   std::string image_;
+  std::optional<std::string> last_panic_;
   Modules modules_{files_, [this](const std::string& file) { return load_module(files_, file); }};
   Watchdog watchdog_;
   std::future<health::Measured> self_test_;

@@ -61,4 +61,9 @@ bool MachineFiles::write(const std::string& path, const std::string& value) cons
   return out.good();
 }
 
+bool MachineFiles::remove(const std::string& path) const {
+  std::error_code error;
+  return std::filesystem::remove(root_ / path, error);
+}
+
 } // namespace ductl::agent

@@ -22,6 +22,7 @@ public:
   [[nodiscard]] bool exists(const std::string& path) const;
   // False when it cannot be written. For the settings that a duck's init makes.
   bool write(const std::string& path, const std::string& value) const;
+  bool remove(const std::string& path) const; // false when it is not there or stays
   [[nodiscard]] std::filesystem::path path(const std::string& below) const { return root_ / below; }
 
 private:

@@ -31,7 +31,7 @@ Facts healthy() {
   r.interface = "eth0";
   r.link = LinkState{true, 2500, "full"};
   r.wake_on_lan = WakeOnLan{true, true};
-  r.last_panic = "";
+
   facts.throttle_count_first = 7;
   facts.clock_skew_ms = 12;
   facts.measured.memory_tested_bytes = 30 * kGib;
@@ -39,6 +39,7 @@ Facts healthy() {
   facts.measured.clock_hz = 2.9e9;
   facts.measured.stream_bytes_s = 11.8e9;
   facts.measured.kernel_bytes_s = 9.1e9;
+  facts.measured.last_panic = "";
   return facts;
 }
 
@@ -173,7 +174,7 @@ TEST(Judge, AnotherImageAndAPanicOnRecordAreShown) {
   EXPECT_EQ(check_of(facts, check::kImage).value, "aaaaaaaaaaaa");
   EXPECT_EQ(check_of(facts, check::kImage).expected, "bbbbbbbbbbbb");
   EXPECT_EQ(check_of(facts, check::kImage).state, HealthState::Warn);
-  facts.readings.last_panic = "Kernel panic - not syncing: Attempted to kill init!";
+  facts.measured.last_panic = "Kernel panic - not syncing: Attempted to kill init!";
   EXPECT_EQ(check_of(facts, check::kLastBoot).state, HealthState::Warn);
   EXPECT_THAT(check_of(facts, check::kLastBoot).value, HasSubstr("Attempted to kill init"));
 }

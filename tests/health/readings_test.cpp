@@ -1,4 +1,5 @@
 // What is read from the files of a machine; the trees are cut down from real ones.
+#include "agent/health/panic_record.hpp"
 #include "agent/health/readings.hpp"
 #include "tests/health/machine_tree.hpp"
 
@@ -35,7 +36,6 @@ TEST(Readings, OfAnN100) {
   EXPECT_EQ(out.celsius, 61);
   EXPECT_EQ(out.celsius_sensor, "coretemp");
   EXPECT_FALSE(out.link);
-  EXPECT_FALSE(out.last_panic);
 }
 
 TEST(Readings, OfAMachineThatTellsNothing) {
@@ -48,15 +48,24 @@ TEST(Readings, OfAMachineThatTellsNothing) {
   EXPECT_FALSE(out.link);
 }
 
-TEST(Readings, ThePanicOfTheBootBefore) {
+TEST(PanicRecord, IsTakenOnceAndItsPartsAreRemoved) {
   MachineTree tree;
+  tree.write("sys/module/pstore/parameters/backend", "efi_pstore\n")
+      .write("sys/fs/pstore/dmesg-efi-1", "Panic#1 Part1\n<6> before\n")
+      .write("sys/fs/pstore/dmesg-efi-2", "Panic#1 Part2\n<0>[ 1.0] Kernel panic - not syncing: x\n<6> more\n");
+  EXPECT_EQ(take_panic_record(tree.files()), "Kernel panic - not syncing: x");
+  EXPECT_TRUE(tree.files().names("sys/fs/pstore").empty());
+  EXPECT_EQ(take_panic_record(tree.files()), "");
+}
+
+TEST(PanicRecord, OfALineWithoutEndIsCutAndNoBackendIsNoRecord) {
+  MachineTree tree;
+  EXPECT_FALSE(take_panic_record(tree.files()));
   tree.write("sys/module/pstore/parameters/backend", "erst\n")
-      .write("sys/fs/pstore/dmesg-erst-1", "Panic#1\n<0>[ 1.0] Kernel panic - not syncing: x\n<6> more\n");
-  EXPECT_EQ(read_machine(tree.files(), "").last_panic, "Kernel panic - not syncing: x");
-  tree.remove("sys/fs/pstore/dmesg-erst-1");
-  EXPECT_EQ(read_machine(tree.files(), "").last_panic, "");
+      .write("sys/fs/pstore/dmesg-erst-1", "Kernel panic" + std::string(500, 'x'));
+  EXPECT_EQ(take_panic_record(tree.files())->size(), 200u);
   tree.write("sys/module/pstore/parameters/backend", "(null)\n");
-  EXPECT_FALSE(read_machine(tree.files(), "").last_panic);
+  EXPECT_FALSE(take_panic_record(tree.files()));
 }
 
 TEST(NetworkCards, AreThoseOfDevicesAndChosenByTheMacThatBooted) {
