@@ -67,6 +67,13 @@ TEST_F(DuckImage, init_is_the_static_agent_and_it_runs) {
 }
 
 // Debian's kernel as it is today, not the one of the fixtures.
+// Else another clone's image would have another id.
+TEST_F(DuckImage, the_agent_names_no_folder_that_it_was_made_in) {
+  const std::string agent = text_of(fs::path(DUCTL_BIN_DIR) / "duck-agent-static");
+  for (const fs::path& folder : {fs::path(DUCTL_SOURCE_DIR), kBuild})
+    EXPECT_EQ(agent.find(folder.string()), std::string::npos) << folder;
+}
+
 TEST_F(DuckImage, modules_load_in_the_order_of_modprobe) {
   const auto kernel = KernelPackage::open(kPackages / "kernel");
   ASSERT_TRUE(kernel) << kernel.error().text();
